@@ -1,0 +1,194 @@
+"""What a belief is: something you update with data and draw a whole function from.
+
+    init(key, x)                    -> State           x: one example input
+    draw(state, key)                -> index           a member, a dropout mask, a noise sample
+    value(state, index, x)          -> one number per output: the drawn function at ONE input
+    forward(state, key, x, prior)   -> what training sees: outputs of every stream on a batch
+    observe(state, batch)           -> State           each example exactly once: counts, Gram matrices
+    update(state, batch, key)       -> State, Info     one gradient step on a (re)played batch
+
+All are pure, and can be jitted and vmapped. A *stream* is one perturbed copy of the data: there are K for an
+ensemble and one for everything else. `forward` also serves targets (on `state._replace(params=target_params)`):
+member k is evaluated for stream k, which is what carries uncertainty over many steps, while dropout and noisy
+networks draw afresh, which is lemma 2's failing, kept as their authors have it.
+
+A belief is an `eqx.Module`: numbers such as `prior_scale` are leaves, so sweeping them compiles nothing anew;
+structure is static.
+"""
+
+import functools
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+
+from priorax.heads import Head
+from priorax.networks import Network
+
+adam = functools.cache(optax.adam)
+"""`optax.adam`, the same object for the same settings, so that equal beliefs share compiled code."""
+
+
+class State(NamedTuple):
+    """What a belief carries. `frozen` is out of every optimiser's and target copy's reach."""
+
+    params: PyTree
+    frozen: PyTree = ()
+    opt: PyTree = ()
+    aux: PyTree = ()
+
+
+class Info(NamedTuple):
+    """Diagnostics of one update."""
+
+    loss: Float[Array, " stream"]
+
+
+class Batch(eqx.Module):
+    """Examples as the streams see them. `shared`: all streams look at the same inputs (and actions)."""
+
+    x: PyTree
+    """[batch, ...] when shared, else [stream, batch, ...]."""
+    target: Array
+    """[stream, batch, output, ...], or [stream, batch, ...] where `action` names the output."""
+    weight: Float[Array, "stream batch"]
+    """The fixed data noise of each (stream, example)."""
+    count: Float[Array, " stream"]
+    """How many examples each stream owns in all (n of equations 4 and 5)."""
+    action: Int[Array, "*stream batch"] | None = None
+    """The output that the target is about; None: all of them."""
+    prior: Float[Array, "stream batch output prior"] | None = None
+    """Prior values (unscaled), where they are known already."""
+    shared: bool = eqx.field(static=True, default=False)
+
+
+@runtime_checkable
+class Belief(Protocol):
+    """See the module's docstring."""
+
+    @property
+    def head(self) -> Head: ...
+    @property
+    def num_outputs(self) -> int: ...
+    @property
+    def num_streams(self) -> int: ...
+    def init(self, key: PRNGKeyArray, x: Any) -> State: ...
+    def draw(self, state: State, key: PRNGKeyArray) -> PyTree: ...
+    def value(self, state: State, index: PyTree, x: Any) -> Float[Array, " output"]: ...
+    def forward(
+        self, state: State, key: PRNGKeyArray, x: Any, prior: Array | None = None, shared: bool = False
+    ) -> Float[Array, "stream batch output size"]: ...
+    def observe(self, state: State, batch: Batch) -> State: ...
+    def update(self, state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Info]: ...
+
+
+class L2(eqx.Module):
+    """A pull of the weights towards an anchor: BSR, the first form of lemma 3, and dropout's regulariser.
+
+    Two readings of the weight. With `reading="posterior"` it is sigma²/lambda of equation (4), a *sum* over data:
+    against a mean over the member's own n examples it becomes weight/n. With `reading="coefficient"` it is the bare
+    factor of |theta - anchor|² beside the mean loss, which may be what appendix B means by "scale lambda = 0.1".
+    """
+
+    weight: float | Float[Array, ""] = 0.1
+    """sigma²/lambda, or the bare coefficient."""
+    to: str = eqx.field(static=True, default="initial")
+    """initial: the starting weights, as in the paper's experiments; prior: a separate draw (lemma 3); zero."""
+    reading: str = eqx.field(static=True, default="posterior")
+    """posterior or coefficient, see above."""
+
+    def anchor(self, network: Network, key: PRNGKeyArray, x: Any, num_out: int, params: PyTree) -> PyTree:
+        """The anchor of one member."""
+        if self.to == "zero":
+            return jax.tree.map(jnp.zeros_like, params)
+        if self.to == "prior":
+            return eqx.filter(network.init(key, x, num_out), eqx.is_inexact_array)
+        return params
+
+    def penalty(self, params: PyTree, anchor: PyTree, count: Float[Array, ""]) -> Float[Array, ""]:
+        """What one stream adds to its mean loss."""
+        pairs = zip(jax.tree.leaves(params), jax.tree.leaves(anchor), strict=True)
+        distance = sum((jnp.sum((p - a) ** 2) for p, a in pairs), jnp.zeros(()))
+        per_example = self.weight / jnp.maximum(count, 1.0) if self.reading == "posterior" else self.weight
+        return per_example * distance
+
+
+def shape_output(flat: Array, num_outputs: int, size: int) -> Float[Array, "output size"]:
+    """A network's flat output as one row per output."""
+    return jnp.reshape(flat, (num_outputs, size))
+
+
+def check_output(name: str, network: Network, params: PyTree, x: Any, wanted: int) -> None:
+    """Refuse a network whose output has the wrong size, before anything is compiled."""
+    found = jax.eval_shape(network.apply, params, x).size
+    if found != wanted:
+        raise ValueError(
+            f"{name} gives {found} numbers per input but the belief needs {wanted} (outputs x head size); "
+            f"let {name} end in {wanted} numbers"
+        )
+
+
+def stream_losses(head: Head, out: Array, batch: Batch) -> Float[Array, " stream"]:
+    """Each stream's mean weighted loss: the data term of algorithm 1, of equation (6) where `action` is given."""
+    if batch.action is not None:
+        action = jnp.broadcast_to(batch.action, out.shape[:2])
+        chosen = jnp.take_along_axis(out, action[:, :, None, None], axis=2)[:, :, 0]
+        losses = jax.vmap(jax.vmap(head.loss))(chosen, batch.target)
+    else:
+        losses = jnp.sum(jax.vmap(jax.vmap(jax.vmap(head.loss)))(out, batch.target), axis=-1)
+    return jnp.mean(losses * batch.weight, axis=1)
+
+
+class Learner(Protocol):
+    """A belief that learns by gradient: it says what each stream minimises."""
+
+    optimizer: optax.GradientTransformation
+
+    def losses(self, state: State, batch: Batch, key: PRNGKeyArray) -> Float[Array, " stream"]: ...
+
+
+def gradient_step(
+    belief: Learner, state: State, batch: Batch, key: PRNGKeyArray, per_stream: bool = False
+) -> tuple[State, Info]:
+    """One optimiser step on the streams' losses. `per_stream`: params have a leading stream axis, and the optimiser
+    sees each stream apart, so that even a gradient clip does not couple members."""
+
+    def total(params: PyTree) -> tuple[Array, Array]:
+        losses = belief.losses(state._replace(params=params), batch, key)
+        return jnp.sum(losses), losses
+
+    grads, losses = jax.grad(total, has_aux=True)(state.params)
+    step = jax.vmap(belief.optimizer.update) if per_stream else belief.optimizer.update
+    updates, opt = step(grads, state.opt, state.params)
+    return state._replace(params=optax.apply_updates(state.params, updates), opt=opt), Info(losses)
+
+
+def values_of(head: Head, out: Float[Array, "*batch output size"]) -> Float[Array, "*batch output"]:
+    """The values of outputs, whatever stands before them."""
+    flat = out.reshape(-1, out.shape[-1])
+    return jax.vmap(head.value)(flat).reshape(out.shape[:-1])
+
+
+def greedy_backup(
+    head: Head,
+    next_out: Float[Array, "output size"],
+    reward: Float[Array, ""],
+    discount: Float[Array, ""],
+    selector: Float[Array, " output"] | None = None,
+) -> Array:
+    """The target of equation (6) for ONE transition: reward + discount * the best next output.
+
+    `selector` chooses the output instead (double Q: the online network's values)."""
+    best = jnp.argmax(values_of(head, next_out) if selector is None else selector)
+    return head.backup(next_out[best], reward, discount)
+
+
+def draw_values(
+    belief: Belief, state: State, key: PRNGKeyArray, x: Any, num_draws: int
+) -> Float[Array, "draw batch output"]:
+    """Whole functions drawn from the belief, evaluated on a batch of inputs."""
+    index = jax.vmap(lambda k: belief.draw(state, k))(jax.random.split(key, num_draws))
+    return jax.vmap(lambda i: jax.vmap(lambda row: belief.value(state, i, row))(x))(index)

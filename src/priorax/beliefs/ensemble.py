@@ -1,0 +1,135 @@
+"""Ensembles: naive, bootstrap (BS), bootstrap + l2 (BSR), bootstrap + prior function (BSP). Settings of one belief.
+
+The data noise is not here: it is drawn when the data set is formed (`priorax.noise`). One member with a
+distributional head is 'distributional RL'; one with a scalar head is DQN.
+"""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import optax
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+
+from priorax.beliefs.base import (
+    L2,
+    Batch,
+    Info,
+    State,
+    adam,
+    check_output,
+    gradient_step,
+    shape_output,
+    stream_losses,
+    values_of,
+)
+from priorax.heads import Head, Scalar
+from priorax.networks import MLP, Network
+
+
+class Frozen(NamedTuple):
+    """What training never touches, one per member."""
+
+    prior: PyTree
+    anchor: PyTree
+    buffers: PyTree
+    """Arrays of a user's network that are not weights (integers)."""
+
+
+class Ensemble(eqx.Module):
+    """K members, Q_k = f_theta_k + prior_scale * p_k (algorithm 1)."""
+
+    num_members: int = eqx.field(static=True, default=20)
+    """K."""
+    network: Network = eqx.field(static=True, default=MLP())
+    """f: the trainable function."""
+    prior: Network | None = eqx.field(static=True, default=None)
+    """Where p_k is drawn from; None: no prior function."""
+    prior_scale: float | Float[Array, ""] = 1.0
+    """beta: multiplies the prior function."""
+    l2: L2 | None = None
+    """The pull towards an anchor; None: none."""
+    head: Head = eqx.field(static=True, default=Scalar())
+    """What an output means."""
+    num_outputs: int = eqx.field(static=True, default=1)
+    """Targets of a regression, or actions."""
+    optimizer: optax.GradientTransformation = eqx.field(static=True, default=adam(1e-3))
+    """Acts on each member apart: a gradient clip is per member."""
+
+    @property
+    def num_streams(self) -> int:
+        return self.num_members
+
+    def init(self, key: PRNGKeyArray, x: Any) -> State:
+        """K members and their priors, from K independent keys; x is one example input."""
+        params, frozen = jax.vmap(lambda k: self._init_member(k, x))(jax.random.split(key, self.num_members))
+        return State(params, frozen, jax.vmap(self.optimizer.init)(params))
+
+    def _init_member(self, key: PRNGKeyArray, x: Any) -> tuple[PyTree, Frozen]:
+        key_net, key_prior, key_anchor = jax.random.split(key, 3)
+        num_out = self.num_outputs * self.head.size
+        whole = self.network.init(key_net, x, num_out)
+        check_output("network", self.network, whole, x, num_out)
+        params, buffers = eqx.partition(whole, eqx.is_inexact_array)
+        prior: PyTree = ()
+        if self.prior is not None:
+            num_prior = self.num_outputs * self.head.prior_size
+            prior = self.prior.init(key_prior, x, num_prior)
+            check_output("prior", self.prior, prior, x, num_prior)
+        anchor = () if self.l2 is None else self.l2.anchor(self.network, key_anchor, x, num_out, params)
+        return params, Frozen(prior, anchor, buffers)
+
+    def draw(self, state: State, key: PRNGKeyArray) -> Int[Array, ""]:
+        """A member, uniformly (the paper's j ~ Unif[1..K])."""
+        return jax.random.randint(key, (), 0, self.num_members)
+
+    def output(self, params: PyTree, frozen: Frozen, x: Any, prior: Array | None = None) -> Float[Array, "output size"]:
+        """ONE member at ONE input; its prior value there may be handed in."""
+        whole = eqx.combine(params, frozen.buffers)
+        out = shape_output(self.network.apply(whole, x), self.num_outputs, self.head.size)
+        if self.prior is None:
+            return out
+        if prior is None:
+            prior = self.prior_value(frozen, x)
+        return jax.vmap(self.head.add_prior)(out, self.prior_scale * prior)
+
+    def prior_value(self, frozen: Frozen, x: Any) -> Float[Array, "output prior"]:
+        """ONE member's prior function at ONE input, unscaled. It never changes, so compute it once per example."""
+        assert self.prior is not None
+        value = self.prior.apply(frozen.prior, x)
+        return shape_output(jax.lax.stop_gradient(value), self.num_outputs, self.head.prior_size)
+
+    def prior_values(self, state: State, x: Any) -> Float[Array, "stream batch output prior"] | None:
+        """All members' priors on a shared batch of inputs, for `Batch.prior`."""
+        if self.prior is None:
+            return None
+        return jax.vmap(lambda f: jax.vmap(lambda row: self.prior_value(f, row))(x))(state.frozen)
+
+    def value(self, state: State, index: Int[Array, ""], x: Any) -> Float[Array, " output"]:
+        params, frozen = jax.tree.map(lambda leaf: leaf[index], (state.params, state.frozen))
+        return values_of(self.head, self.output(params, frozen, x))
+
+    def forward(
+        self, state: State, key: PRNGKeyArray, x: Any, prior: Array | None = None, shared: bool = False
+    ) -> Float[Array, "stream batch output size"]:
+        """Member k on stream k's inputs, or all members on the same ones."""
+
+        def member(params: PyTree, frozen: Frozen, rows: Any, prior_rows: Array | None) -> Array:
+            return jax.vmap(lambda row, p: self.output(params, frozen, row, p))(rows, prior_rows)
+
+        return jax.vmap(member, in_axes=(0, 0, None if shared else 0, 0))(state.params, state.frozen, x, prior)
+
+    def observe(self, state: State, batch: Batch) -> State:
+        return state
+
+    def losses(self, state: State, batch: Batch, key: PRNGKeyArray) -> Float[Array, " stream"]:
+        """What each member minimises."""
+        out = self.forward(state, key, batch.x, batch.prior, batch.shared)
+        losses = stream_losses(self.head, out, batch)
+        if self.l2 is not None:
+            losses = losses + jax.vmap(self.l2.penalty)(state.params, state.frozen.anchor, batch.count)
+        return losses
+
+    def update(self, state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Info]:
+        """One optimiser step of every member on its own stream."""
+        return gradient_step(self, state, batch, key, per_stream=True)

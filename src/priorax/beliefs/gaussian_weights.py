@@ -1,0 +1,139 @@
+"""A Gaussian on every weight: NoisyNet (Fortunato et al. 2018) and Bayes by Backprop (Blundell et al. 2015).
+
+Two settings of one belief: NoisyNet learns mean and spread by the loss alone; Bayes by Backprop adds the KL
+divergence to a Gaussian prior. A training step uses one noise sample per batch, targets another one.
+"""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from priorax.beliefs.base import Batch, Info, State, adam, check_output, gradient_step, shape_output, stream_losses, values_of
+from priorax.heads import Head, Scalar
+from priorax.networks import MLP, Layer, Network
+
+
+class Posterior(NamedTuple):
+    """theta = mean + std(spread) * noise, weight by weight."""
+
+    mean: PyTree
+    spread: PyTree
+
+
+class GaussianWeights(eqx.Module):
+    """See the module's docstring; `noisy` and `bayes_by_backprop` are the usual settings."""
+
+    network: Network = eqx.field(static=True, default=MLP())
+    noise: str = eqx.field(static=True, default="factorised")
+    """factorised: f(e_in) f(e_out)' with f(e) = sign(e) sqrt|e|, for the layers of MLP and Table (other weights are
+    independent); independent: one normal number per weight."""
+    initial_std: float | Float[Array, ""] = 0.5
+    """The start: for factorised noise divided by sqrt(fan_in), as the authors have it."""
+    kl_weight: float | Float[Array, ""] | None = None
+    """None: no prior (NoisyNet). Else the factor of KL(q || N(0, prior_std²))/n beside the mean loss: for squared
+    error with noise of variance s², 2 s² is Bayes' own choice; for a log likelihood, 1."""
+    prior_std: float | Float[Array, ""] = 1.0
+    """Standard deviation of the prior over each weight."""
+    head: Head = eqx.field(static=True, default=Scalar())
+    num_outputs: int = eqx.field(static=True, default=1)
+    optimizer: optax.GradientTransformation = eqx.field(static=True, default=adam(1e-3))
+
+    @property
+    def num_streams(self) -> int:
+        return 1
+
+    def init(self, key: PRNGKeyArray, x: Any) -> State:
+        num_out = self.num_outputs * self.head.size
+        mean = self.network.init(key, x, num_out)
+        check_output("network", self.network, mean, x, num_out)
+        mean, buffers = eqx.partition(mean, eqx.is_inexact_array)
+        params = Posterior(mean, _by_layer(self._initial_spread, mean))
+        return State(params, buffers, self.optimizer.init(params))
+
+    def _initial_spread(self, layer: PyTree) -> PyTree:
+        fan_in = layer.weight.shape[0] if isinstance(layer, Layer) and self.noise == "factorised" else 1
+        start = jnp.asarray(self.initial_std) / fan_in**0.5
+        raw = start if self.kl_weight is None else jnp.log(jnp.expm1(start))
+        return jax.tree.map(lambda leaf: jnp.full_like(leaf, raw), layer)
+
+    def _std(self, spread: Array) -> Array:
+        return spread if self.kl_weight is None else jax.nn.softplus(spread)
+
+    def draw(self, state: State, key: PRNGKeyArray) -> PyTree:
+        """The noise of every weight."""
+        layers = jax.tree.leaves(state.params.mean, is_leaf=_is_layer)
+        keys = iter(jax.random.split(key, len(layers)))
+        return _by_layer(lambda layer: self._noise(next(keys), layer), state.params.mean)
+
+    def _noise(self, key: PRNGKeyArray, layer: PyTree) -> PyTree:
+        if isinstance(layer, Layer) and self.noise == "factorised":
+            key_in, key_out = jax.random.split(key)
+            left = _signed_root(jax.random.normal(key_in, layer.weight.shape[:1]))
+            right = _signed_root(jax.random.normal(key_out, layer.weight.shape[1:]))
+            return Layer(left[:, None] * right, None if layer.bias is None else right)
+        leaves, tree = jax.tree.flatten(layer)
+        keys = jax.random.split(key, max(len(leaves), 1))
+        return tree.unflatten([jax.random.normal(k, leaf.shape) for k, leaf in zip(keys, leaves, strict=True)])
+
+    def output(self, state: State, noise: PyTree, x: Any) -> Float[Array, "output size"]:
+        """The network under one noise sample at ONE input."""
+        sample = jax.tree.map(lambda m, s, e: m + self._std(s) * e, *state.params, noise)
+        whole = eqx.combine(sample, state.frozen)
+        return shape_output(self.network.apply(whole, x), self.num_outputs, self.head.size)
+
+    def value(self, state: State, index: PyTree, x: Any) -> Float[Array, " output"]:
+        return values_of(self.head, self.output(state, index, x))
+
+    def forward(
+        self, state: State, key: PRNGKeyArray, x: Any, prior: Array | None = None, shared: bool = False
+    ) -> Float[Array, "stream batch output size"]:
+        rows = x if shared else jax.tree.map(lambda leaf: leaf[0], x)
+        noise = self.draw(state, key)
+        return jax.vmap(lambda row: self.output(state, noise, row))(rows)[None]
+
+    def observe(self, state: State, batch: Batch) -> State:
+        return state
+
+    def kl(self, params: Posterior) -> Float[Array, ""]:
+        """KL(q || prior), in closed form."""
+
+        def one(mean: Array, spread: Array) -> Array:
+            ratio = (self._std(spread) / self.prior_std) ** 2
+            return 0.5 * jnp.sum(ratio + (mean / self.prior_std) ** 2 - 1 - jnp.log(ratio))
+
+        return sum(jax.tree.leaves(jax.tree.map(one, params.mean, params.spread)), jnp.zeros(()))
+
+    def losses(self, state: State, batch: Batch, key: PRNGKeyArray) -> Float[Array, " stream"]:
+        losses = stream_losses(self.head, self.forward(state, key, batch.x, None, batch.shared), batch)
+        if self.kl_weight is None:
+            return losses
+        return losses + self.kl_weight * self.kl(state.params) / jnp.maximum(batch.count, 1.0)
+
+    def update(self, state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Info]:
+        return gradient_step(self, state, batch, key)
+
+
+def noisy(noise: str = "factorised", **settings: Any) -> GaussianWeights:
+    """NoisyNet: `noise` factorised (start 0.5/sqrt(fan_in)) or independent (start 0.017)."""
+    return GaussianWeights(noise=noise, initial_std=0.5 if noise == "factorised" else 0.017, **settings)
+
+
+def bayes_by_backprop(kl_weight: float = 1.0, initial_std: float = 0.05, **settings: Any) -> GaussianWeights:
+    """Bayes by Backprop with a Gaussian prior (no mixture)."""
+    return GaussianWeights(noise="independent", initial_std=initial_std, kl_weight=kl_weight, **settings)
+
+
+def _is_layer(node: Any) -> bool:
+    return isinstance(node, Layer)
+
+
+def _by_layer(function: Any, tree: PyTree) -> PyTree:
+    return jax.tree.map(function, tree, is_leaf=_is_layer)
+
+
+def _signed_root(e: Array) -> Array:
+    return jnp.sign(e) * jnp.sqrt(jnp.abs(e))

@@ -1,0 +1,252 @@
+"""What an output means: its value, its loss for ONE example, its Bellman backup.
+
+A network gives `num_outputs` (targets of a regression, actions of a Q function) times `head.size` numbers.
+A head reads the `size` numbers of one output. Methods:
+
+    value(out)                  the mean prediction
+    quantile(out, u)            the outcome distribution's u-quantile (reading a head as outcomes, lemma 5)
+    noise(out)                  the outcome's standard deviation (aleatoric), as far as the head knows it
+    encode(y)                   a plain number (or class) as a training target
+    loss(out, target)           for one example
+    backup(next_out, reward, discount)   the training target r + discount * (what follows), at one next output
+    add_prior(out, prior)       where an additive prior function enters; `prior_size` numbers per output
+"""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Num
+
+from priorax.checks import positive_int
+
+Out = Float[Array, " size"]
+Number = Float[Array, ""]
+
+
+class Head(Protocol):
+    """The meaning of one output; see the module's docstring."""
+
+    @property
+    def size(self) -> int: ...
+    @property
+    def prior_size(self) -> int: ...
+    def value(self, out: Out) -> Number: ...
+    def quantile(self, out: Out, u: Number) -> Number: ...
+    def noise(self, out: Out) -> Number: ...
+    def encode(self, y: Any) -> Array: ...
+    def loss(self, out: Out, target: Array) -> Number: ...
+    def backup(self, next_out: Out, reward: Number, discount: Number) -> Array: ...
+    def add_prior(self, out: Out, prior: Array) -> Out: ...
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """One number, squared error: equation (6) of the paper and all of section 3."""
+
+    size: int = 1
+    prior_size: int = 1
+
+    def value(self, out: Out) -> Number:
+        return out[0]
+
+    def quantile(self, out: Out, u: Number) -> Number:
+        return out[0]
+
+    def noise(self, out: Out) -> Number:
+        return jnp.zeros_like(out[0])
+
+    def encode(self, y: Num[Array, ""]) -> Number:
+        return y.astype(float)
+
+    def loss(self, out: Out, target: Number) -> Number:
+        return (out[0] - target) ** 2
+
+    def backup(self, next_out: Out, reward: Number, discount: Number) -> Number:
+        return reward + discount * next_out[0]
+
+    def add_prior(self, out: Out, prior: Float[Array, "1"]) -> Out:
+        return out + prior
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """Mean and log standard deviation, negative log likelihood: heteroscedastic noise is learned."""
+
+    size: int = 2
+    prior_size: int = 1
+    min_log_std: float = -7.0
+
+    def value(self, out: Out) -> Number:
+        return out[0]
+
+    def log_std(self, out: Out) -> Number:
+        """Kept above `min_log_std`, smoothly, so that a perfect fit has a finite loss."""
+        return self.min_log_std + jax.nn.softplus(out[1] - self.min_log_std)
+
+    def quantile(self, out: Out, u: Number) -> Number:
+        return out[0] + self.noise(out) * jax.scipy.special.ndtri(u)
+
+    def noise(self, out: Out) -> Number:
+        return jnp.exp(self.log_std(out))
+
+    def encode(self, y: Num[Array, ""]) -> Number:
+        return y.astype(float)
+
+    def loss(self, out: Out, target: Number) -> Number:
+        log_std = self.log_std(out)
+        return log_std + 0.5 * ((out[0] - target) * jnp.exp(-log_std)) ** 2
+
+    def backup(self, next_out: Out, reward: Number, discount: Number) -> Number:
+        return reward + discount * next_out[0]
+
+    def add_prior(self, out: Out, prior: Float[Array, "1"]) -> Out:
+        return out.at[0].add(prior[0])
+
+
+@dataclass(frozen=True)
+class Classes:
+    """Class logits, cross-entropy. The value of an output is its expected class, so use `probabilities`."""
+
+    size: int = 2
+
+    def __post_init__(self) -> None:
+        positive_int("size", self.size)
+
+    @property
+    def prior_size(self) -> int:
+        return self.size
+
+    def probabilities(self, out: Out) -> Out:
+        return jax.nn.softmax(out)
+
+    def value(self, out: Out) -> Number:
+        return jnp.dot(jax.nn.softmax(out), jnp.arange(self.size, dtype=float))
+
+    def quantile(self, out: Out, u: Number) -> Number:
+        cdf = jnp.cumsum(jax.nn.softmax(out))
+        return jnp.minimum(jnp.sum(cdf < u), self.size - 1).astype(float)
+
+    def noise(self, out: Out) -> Number:
+        return _spread(jax.nn.softmax(out), jnp.arange(self.size, dtype=float))
+
+    def encode(self, y: Num[Array, ""]) -> Array:
+        return y.astype(int)
+
+    def loss(self, out: Out, target: Array) -> Number:
+        return -jax.nn.log_softmax(out)[target]
+
+    def backup(self, next_out: Out, reward: Number, discount: Number) -> Array:
+        raise TypeError("a Classes head has no Bellman backup; use Scalar, C51 or Quantiles for Q-learning")
+
+    def add_prior(self, out: Out, prior: Out) -> Out:
+        return out + prior
+
+
+@dataclass(frozen=True)
+class C51:
+    """A categorical distribution on fixed atoms ('distributional RL', Bellemare et al. 2017)."""
+
+    low: float = 0.0
+    """The lowest atom: choose it below every return of the task."""
+    high: float = 1.0
+    """The highest atom."""
+    num_atoms: int = 51
+
+    def __post_init__(self) -> None:
+        positive_int("num_atoms", self.num_atoms)
+        if not self.low < self.high or self.num_atoms < 2:
+            raise ValueError(
+                f"C51 needs low < high and at least 2 atoms, got low={self.low}, high={self.high}, "
+                f"num_atoms={self.num_atoms}; let the atoms cover the task's returns"
+            )
+
+    @property
+    def size(self) -> int:
+        return self.num_atoms
+
+    @property
+    def prior_size(self) -> int:
+        return self.num_atoms
+
+    @property
+    def atoms(self) -> Float[Array, " atom"]:
+        return jnp.linspace(self.low, self.high, self.num_atoms)
+
+    def value(self, out: Out) -> Number:
+        return jnp.dot(jax.nn.softmax(out), self.atoms)
+
+    def quantile(self, out: Out, u: Number) -> Number:
+        cdf = jnp.cumsum(jax.nn.softmax(out))
+        return self.atoms[jnp.minimum(jnp.sum(cdf < u), self.num_atoms - 1)]
+
+    def noise(self, out: Out) -> Number:
+        return _spread(jax.nn.softmax(out), self.atoms)
+
+    def encode(self, y: Num[Array, ""]) -> Out:
+        return self.project(jnp.reshape(y, (1,)).astype(float), jnp.ones(1))
+
+    def project(self, points: Float[Array, " point"], mass: Float[Array, " point"]) -> Out:
+        """Mass at any points, moved to the two nearest atoms each so that the mean stays (clipped to the support)."""
+        step = (self.high - self.low) / (self.num_atoms - 1)
+        position = (jnp.clip(points, self.low, self.high) - self.low) / step
+        nearness = jnp.clip(1 - jnp.abs(position[:, None] - jnp.arange(self.num_atoms)), 0, 1)
+        return mass @ nearness
+
+    def loss(self, out: Out, target: Out) -> Number:
+        return -jnp.dot(target, jax.nn.log_softmax(out))
+
+    def backup(self, next_out: Out, reward: Number, discount: Number) -> Out:
+        return self.project(reward + discount * self.atoms, jax.nn.softmax(next_out))
+
+    def add_prior(self, out: Out, prior: Out) -> Out:
+        return out + prior
+
+
+@dataclass(frozen=True)
+class Quantiles:
+    """Quantiles at the middle of equal shares, quantile Huber loss (Dabney et al. 2018)."""
+
+    num_quantiles: int = 51
+    huber: float = 1.0
+    """Where the loss turns from quadratic to linear."""
+    prior_size: int = 1
+
+    def __post_init__(self) -> None:
+        positive_int("num_quantiles", self.num_quantiles)
+
+    @property
+    def size(self) -> int:
+        return self.num_quantiles
+
+    def value(self, out: Out) -> Number:
+        return jnp.mean(out)
+
+    def quantile(self, out: Out, u: Number) -> Number:
+        row = jnp.floor(u * self.num_quantiles).astype(int)
+        return jnp.sort(out)[jnp.clip(row, 0, self.num_quantiles - 1)]
+
+    def noise(self, out: Out) -> Number:
+        return jnp.std(out)
+
+    def encode(self, y: Num[Array, ""]) -> Out:
+        return jnp.broadcast_to(y.astype(float), (self.num_quantiles,))
+
+    def loss(self, out: Out, target: Out) -> Number:
+        share = (jnp.arange(self.num_quantiles) + 0.5) / self.num_quantiles
+        gap = target[None, :] - out[:, None]
+        small = jnp.minimum(jnp.abs(gap), self.huber)
+        huber = (0.5 * small**2 + self.huber * (jnp.abs(gap) - small)) / self.huber
+        return jnp.sum(jnp.mean(jnp.abs(share[:, None] - (gap < 0)) * huber, axis=1))
+
+    def backup(self, next_out: Out, reward: Number, discount: Number) -> Out:
+        return reward + discount * next_out
+
+    def add_prior(self, out: Out, prior: Float[Array, "1"]) -> Out:
+        return out + prior
+
+
+def _spread(mass: Out, points: Out) -> Number:
+    mean = jnp.dot(mass, points)
+    return jnp.sqrt(jnp.maximum(jnp.dot(mass, points**2) - mean**2, 0.0))

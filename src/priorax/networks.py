@@ -1,0 +1,189 @@
+"""Functions: what a member or a prior is made of.
+
+A network is anything with
+
+    init(key, x, num_out) -> params      parameters for inputs shaped like the example x
+    apply(params, x)      -> output      the function at ONE input, an array of num_out numbers
+
+`MLP` and `Table` are ours; `module` brings any Equinox module, and a plain `(init, apply)` pair works too.
+Networks are frozen dataclasses: equal settings are equal objects, so that compiled code is shared.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Integer, Num, PRNGKeyArray, PyTree
+
+from priorax.checks import non_negative, one_of, positive_int
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "relu": jax.nn.relu,
+    "tanh": jnp.tanh,
+    "gelu": jax.nn.gelu,
+    "silu": jax.nn.silu,
+}
+
+
+@runtime_checkable
+class Network(Protocol):
+    """A family of functions: `init` draws one, `apply` evaluates it at one input."""
+
+    def init(self, key: PRNGKeyArray, x: Any, num_out: int) -> PyTree: ...
+
+    def apply(self, params: PyTree, x: Any) -> Array: ...
+
+
+class Layer(NamedTuple):
+    """An affine map `x @ weight + bias`; a row of `weight` belongs to one input."""
+
+    weight: Float[Array, "in out"]
+    bias: Float[Array, " out"] | None
+
+
+@dataclass(frozen=True)
+class MLP:
+    """A multi-layer perceptron with Glorot initialisation (paper, algorithm 1, line 2).
+
+    Inputs of any shape are flattened. `widths=()` is a linear model.
+    """
+
+    widths: tuple[int, ...] = (50, 50)
+    """Units of each hidden layer."""
+    activation: str = "relu"
+    """One of relu, tanh, gelu, silu."""
+    use_bias: bool = True
+    """Whether layers have biases."""
+    bias_scale: float = 0.0
+    """Standard deviation of the initial biases; 0 is the usual start at zero."""
+    weight_std: float | None = None
+    """Standard deviation of Gaussian initial weights; None is Glorot's uniform."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "widths", tuple(positive_int("widths", w) for w in self.widths))
+        one_of("activation", self.activation, ACTIVATIONS)
+        non_negative("bias_scale", self.bias_scale)
+        if self.weight_std is not None:
+            non_negative("weight_std", self.weight_std)
+
+    def init(self, key: PRNGKeyArray, x: Any, num_out: int) -> tuple[Layer, ...]:
+        sizes = (jnp.size(x), *self.widths, num_out)
+        keys = jax.random.split(key, len(sizes) - 1)
+        return tuple(self._layer(k, *pair) for k, pair in zip(keys, zip(sizes, sizes[1:], strict=False), strict=True))
+
+    def _layer(self, key: PRNGKeyArray, fan_in: int, fan_out: int) -> Layer:
+        key_weight, key_bias = jax.random.split(key)
+        if self.weight_std is None:
+            weight = jax.nn.initializers.glorot_uniform()(key_weight, (fan_in, fan_out))
+        else:
+            weight = self.weight_std * jax.random.normal(key_weight, (fan_in, fan_out))
+        bias = self.bias_scale * jax.random.normal(key_bias, (fan_out,)) if self.use_bias else None
+        return Layer(weight, bias)
+
+    def apply(self, params: tuple[Layer, ...], x: Num[Array, "..."], masks: tuple[Array, ...] = ()) -> Array:
+        """The function at one input; `masks`, one per hidden layer, multiply the activations (dropout)."""
+        first = jnp.ravel(x).astype(params[0].weight.dtype) @ params[0].weight
+        return _after_first(first, params, ACTIVATIONS[self.activation], masks)
+
+
+@dataclass(frozen=True)
+class Table:
+    """An MLP whose input is the index of a discrete state: the first layer is a look-up.
+
+    Equal, exactly, to `MLP` on the one-hot vector of that index, and started from the same numbers. An index
+    outside [0, num_rows) stands for the all-zero vector.
+    """
+
+    num_rows: int
+    """How many states there are."""
+    widths: tuple[int, ...] = (50, 50)
+    """Units of each hidden layer."""
+    activation: str = "relu"
+    """One of relu, tanh, gelu, silu."""
+    use_bias: bool = True
+    """Whether layers have biases."""
+    bias_scale: float = 0.0
+    """Standard deviation of the initial biases."""
+    weight_std: float | None = None
+    """Standard deviation of Gaussian initial weights; None is Glorot's uniform."""
+
+    def __post_init__(self) -> None:
+        positive_int("num_rows", self.num_rows)
+        object.__setattr__(self, "widths", self.one_hot().widths)
+
+    def one_hot(self) -> MLP:
+        """The MLP that equals this table on one-hot inputs."""
+        return MLP(self.widths, self.activation, self.use_bias, self.bias_scale, self.weight_std)
+
+    def init(self, key: PRNGKeyArray, x: Any, num_out: int) -> tuple[Layer, ...]:
+        return self.one_hot().init(key, jnp.zeros(self.num_rows), num_out)
+
+    def apply(self, params: tuple[Layer, ...], x: Integer[Array, ""], masks: tuple[Array, ...] = ()) -> Array:
+        """The function at one state index; `masks` as in `MLP.apply`."""
+        row = jnp.where(x < 0, self.num_rows, x)
+        first = jnp.take(params[0].weight, row, axis=0, mode="fill", fill_value=0.0)
+        return _after_first(first, params, ACTIVATIONS[self.activation], masks)
+
+
+def _after_first(
+    first: Float[Array, " hidden"],
+    params: tuple[Layer, ...],
+    activation: Callable[[Array], Array],
+    masks: tuple[Array, ...],
+) -> Float[Array, " out"]:
+    """The rest of a perceptron, given the first layer's product."""
+    h = first if params[0].bias is None else first + params[0].bias
+    for i, layer in enumerate(params[1:]):
+        h = activation(h)
+        if masks:
+            h = h * masks[i]
+        h = h @ layer.weight
+        if layer.bias is not None:
+            h = h + layer.bias
+    return h
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A user's own `init(key, x) -> params` and `apply(params, x) -> output`."""
+
+    init_fn: Callable[..., PyTree]
+    apply_fn: Callable[..., Array]
+
+    def init(self, key: PRNGKeyArray, x: Any, num_out: int) -> PyTree:
+        return self.init_fn(key, x)
+
+    def apply(self, params: PyTree, x: Any) -> Array:
+        return jnp.ravel(self.apply_fn(params, x))
+
+
+def _make_and_keep_arrays(make: Callable[[PRNGKeyArray], PyTree]) -> Pair:
+    shapes = eqx.filter_eval_shape(make, jax.random.key(0))
+    static = jax.tree.map(lambda leaf: None if isinstance(leaf, jax.ShapeDtypeStruct) else leaf, shapes)
+    return Pair(
+        lambda key, x: eqx.filter(make(key), eqx.is_array),
+        lambda params, x: eqx.combine(params, static)(x),
+    )
+
+
+def module(make: Callable[[PRNGKeyArray], PyTree]) -> Pair:
+    """A network from any Equinox module: `make(key)` builds it, calling it evaluates it at one input.
+
+    `module(lambda key: eqx.nn.MLP(3, 1, 32, 2, key=key))`
+    """
+    return _make_and_keep_arrays(make)
+
+
+def as_network(network: Any) -> Network:
+    """A network as it is, or a `(init, apply)` pair made into one."""
+    if isinstance(network, Network):
+        return network
+    if isinstance(network, tuple) and len(network) == 2 and all(callable(part) for part in network):
+        return Pair(*network)
+    raise TypeError(
+        f"network={network!r} is neither a network nor an (init, apply) pair; "
+        "pass MLP(...), Table(...), a pair of functions, or module(make) for an Equinox module"
+    )

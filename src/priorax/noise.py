@@ -1,0 +1,97 @@
+"""`data_noise` of algorithm 1 (line 3): the perturbation that makes D_k from D.
+
+Drawn ONCE per (example, member) and then fixed; drawn again at every step it would average out, and neither
+the bootstrap nor lemma 3 would be left. A noise gives each example a weight of mean one, or moves its target.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from priorax.checks import non_negative, one_of
+
+
+@runtime_checkable
+class Noise(Protocol):
+    """How one member's copy of n examples differs from the data."""
+
+    def weights(self, key: PRNGKeyArray, n: int) -> Float[Array, " example"]: ...
+
+    def shift(self, key: PRNGKeyArray, n: int, num_outputs: int) -> Float[Array, "example output"] | None: ...
+
+
+@dataclass(frozen=True)
+class Resampling:
+    """Noise on the weights only; `draw(key, n)` has mean one. Targets stay as they are."""
+
+    draw: Callable[[PRNGKeyArray, int], Array]
+
+    def weights(self, key: PRNGKeyArray, n: int) -> Float[Array, " example"]:
+        return self.draw(key, n).astype(float)
+
+    def shift(self, key: PRNGKeyArray, n: int, num_outputs: int) -> None:
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class Gaussian:
+    """y~_i ~ N(y_i, scale²): the noise of lemma 3."""
+
+    scale: float | np.ndarray
+    """One number, or one per example."""
+
+    def __post_init__(self) -> None:
+        if np.ndim(self.scale) == 0:
+            non_negative("scale", self.scale)
+        elif not (np.all(np.isfinite(self.scale)) and np.all(np.asarray(self.scale) >= 0)):
+            raise ValueError("scale holds a negative or non-finite number; every scale must be at least 0")
+
+    def weights(self, key: PRNGKeyArray, n: int) -> Float[Array, " example"]:
+        return jnp.ones(n)
+
+    def shift(self, key: PRNGKeyArray, n: int, num_outputs: int) -> Float[Array, "example output"]:
+        scale = jnp.asarray(self.scale, dtype=float)
+        if scale.ndim and scale.shape != (n,):
+            raise ValueError(f"scale has shape {scale.shape} but there are {n} examples; pass one scale per example")
+        return jnp.broadcast_to(scale, (n,))[:, None] * jax.random.normal(key, (n, num_outputs))
+
+
+def _none(key: PRNGKeyArray, n: int) -> Array:
+    return jnp.ones(n)
+
+
+def _bootstrap(key: PRNGKeyArray, n: int) -> Array:
+    return jnp.zeros(n).at[jax.random.randint(key, (n,), 0, n)].add(1.0)
+
+
+def _poisson(key: PRNGKeyArray, n: int) -> Array:
+    return jax.random.poisson(key, 1.0, (n,))
+
+
+def _double_or_nothing(key: PRNGKeyArray, n: int) -> Array:
+    return 2.0 * jax.random.bernoulli(key, 0.5, (n,))
+
+
+def _exponential(key: PRNGKeyArray, n: int) -> Array:
+    return jax.random.exponential(key, (n,))
+
+
+NOISES: dict[str, Noise] = {
+    "none": Resampling(_none),
+    "bootstrap": Resampling(_bootstrap),
+    "poisson": Resampling(_poisson),
+    "double_or_nothing": Resampling(_double_or_nothing),
+    "exponential": Resampling(_exponential),
+}
+"""Data noise by name: nothing; Efron's bootstrap (multinomial); its online form, Poisson(1); 2 x Bernoulli(1/2),
+as the paper's `ensemble_buffer`; Exponential(1), the Bayesian bootstrap."""
+
+
+def as_noise(noise: Any) -> Noise:
+    """A noise as it is, or by name."""
+    return noise if isinstance(noise, Noise) else NOISES[one_of("noise", noise, NOISES)]
