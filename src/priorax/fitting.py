@@ -84,9 +84,7 @@ def form_data(
 
 
 @eqx.filter_jit
-def _assemble(
-    belief: Belief, state: State, x: Any, y: Array, weight: Array, num_rows: Array, seen: Array
-) -> Data:
+def _assemble(belief: Belief, state: State, x: Any, y: Any, weight: Any, num_rows: Array, seen: Array) -> Data:
     target = jax.vmap(jax.vmap(jax.vmap(belief.head.encode)))(y)
     prior = belief.prior_values(state, x) if isinstance(belief, Ensemble) else None
     return Data(

@@ -13,7 +13,7 @@ A head reads the `size` numbers of one output. Methods:
 """
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +25,7 @@ Out = Float[Array, " size"]
 Number = Float[Array, ""]
 
 
+@runtime_checkable
 class Head(Protocol):
     """The meaning of one output; see the module's docstring."""
 

@@ -9,6 +9,7 @@ A network is anything with
 Networks are frozen dataclasses: equal settings are equal objects, so that compiled code is shared.
 """
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -72,7 +73,7 @@ class MLP:
     def init(self, key: PRNGKeyArray, x: Any, num_out: int) -> tuple[Layer, ...]:
         sizes = (jnp.size(x), *self.widths, num_out)
         keys = jax.random.split(key, len(sizes) - 1)
-        return tuple(self._layer(k, *pair) for k, pair in zip(keys, zip(sizes, sizes[1:], strict=False), strict=True))
+        return tuple(self._layer(k, *pair) for k, pair in zip(keys, itertools.pairwise(sizes), strict=True))
 
     def _layer(self, key: PRNGKeyArray, fan_in: int, fan_out: int) -> Layer:
         key_weight, key_bias = jax.random.split(key)

@@ -4,6 +4,7 @@
 the paper's Table 1 by name.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -13,11 +14,11 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from priorax.beliefs.base import (
     L2,
+    Adam,
     Batch,
     Belief,
     Info,
     State,
-    adam,
     draw_values,
     greedy_backup,
     values_of,
@@ -29,13 +30,14 @@ from priorax.beliefs.exact import ExactBayes
 from priorax.beliefs.gaussian_weights import GaussianWeights, bayes_by_backprop, noisy
 from priorax.beliefs.outcomes import Outcomes
 from priorax.checks import one_of
-from priorax.heads import C51, Quantiles
+from priorax.heads import C51, Head, Quantiles
 from priorax.networks import MLP, Network
 from priorax.noise import NOISES, Noise
 
 __all__ = [
     "L2",
     "METHODS",
+    "Adam",
     "Batch",
     "Belief",
     "Counts",
@@ -49,7 +51,6 @@ __all__ = [
     "Outcomes",
     "State",
     "TableCount",
-    "adam",
     "bayes_by_backprop",
     "draw_values",
     "greedy_backup",
@@ -67,12 +68,17 @@ class Method(NamedTuple):
     noise: Noise
 
 
-def _bsp(network: Network = MLP(), prior: Network | None = None, **settings: Any) -> Method:
+def _bsp(network: Network | None = None, prior: Network | None = None, **settings: Any) -> Method:
+    network = network or MLP()
     return Method(Ensemble(network=network, prior=prior or network, **settings), NOISES["bootstrap"])
 
 
 def _bsr(l2: L2 | None = None, **settings: Any) -> Method:
     return Method(Ensemble(l2=l2 or L2(), **settings), NOISES["bootstrap"])
+
+
+def _distributional(default: Head, head: Head | None = None, **settings: Any) -> Method:
+    return Method(Outcomes(Ensemble(num_members=1, head=head or default, **settings)), NOISES["none"])
 
 
 def _count(density: Any = None, bonus_scale: float = 0.1, **settings: Any) -> Method:
@@ -88,8 +94,8 @@ METHODS: dict[str, Callable[..., Method]] = {
     "dropout": lambda **s: Method(Dropout(**s), NOISES["none"]),
     "noisy": lambda **s: Method(noisy(**s), NOISES["none"]),
     "bbb": lambda **s: Method(bayes_by_backprop(**s), NOISES["none"]),
-    "c51": lambda head=C51(), **s: Method(Outcomes(Ensemble(num_members=1, head=head, **s)), NOISES["none"]),
-    "qr": lambda head=Quantiles(), **s: Method(Outcomes(Ensemble(num_members=1, head=head, **s)), NOISES["none"]),
+    "c51": functools.partial(_distributional, C51()),
+    "qr": functools.partial(_distributional, Quantiles()),
     "count": _count,
     "exact": lambda **s: Method(ExactBayes(**s), NOISES["none"]),
 }

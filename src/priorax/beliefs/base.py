@@ -16,7 +16,7 @@ A belief is an `eqx.Module`: numbers such as `prior_scale` are leaves, so sweepi
 structure is static.
 """
 
-import functools
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
@@ -25,11 +25,43 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
+from priorax.checks import positive
 from priorax.heads import Head
 from priorax.networks import Network
 
-adam = functools.cache(optax.adam)
-"""`optax.adam`, the same object for the same settings, so that equal beliefs share compiled code."""
+
+@runtime_checkable
+class Optimizer(Protocol):
+    """Any optax transformation, or `Adam`."""
+
+    @property
+    def init(self) -> Any: ...
+    @property
+    def update(self) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Adam:
+    """`optax.adam` as settings: equal settings are equal objects, so that equal beliefs share compiled code."""
+
+    learning_rate: float = 1e-3
+    b1: float = 0.9
+    b2: float = 0.999
+    eps: float = 1e-8
+
+    def __post_init__(self) -> None:
+        positive("learning_rate", self.learning_rate)
+
+    @property
+    def init(self) -> Any:
+        return self._optax().init
+
+    @property
+    def update(self) -> Any:
+        return self._optax().update
+
+    def _optax(self) -> optax.GradientTransformation:
+        return optax.adam(self.learning_rate, self.b1, self.b2, self.eps)
 
 
 class State(NamedTuple):
@@ -142,11 +174,12 @@ def stream_losses(head: Head, out: Array, batch: Batch) -> Float[Array, " stream
     return jnp.mean(losses * batch.weight, axis=1)
 
 
+@runtime_checkable
 class Learner(Protocol):
     """A belief that learns by gradient: it says what each stream minimises."""
 
-    optimizer: optax.GradientTransformation
-
+    @property
+    def optimizer(self) -> Optimizer: ...
     def losses(self, state: State, batch: Batch, key: PRNGKeyArray) -> Float[Array, " stream"]: ...
 
 

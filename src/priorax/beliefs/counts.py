@@ -4,7 +4,7 @@ The bonus is bonus_scale / sqrt(count). What was never seen counts as `first_cou
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -16,6 +16,7 @@ from priorax.checks import positive_int
 from priorax.heads import Head
 
 
+@runtime_checkable
 class Density(Protocol):
     """A model of where the examples are."""
 

@@ -4,10 +4,20 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import optax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from priorax.beliefs.base import L2, Batch, Info, State, adam, gradient_step, shape_output, stream_losses, values_of
+from priorax.beliefs.base import (
+    L2,
+    Adam,
+    Batch,
+    Info,
+    Optimizer,
+    State,
+    gradient_step,
+    shape_output,
+    stream_losses,
+    values_of,
+)
 from priorax.heads import Head, Scalar
 from priorax.networks import MLP, Table
 
@@ -23,7 +33,7 @@ class Dropout(eqx.Module):
     """The regulariser R of equation (1), to zero."""
     head: Head = eqx.field(static=True, default=Scalar())
     num_outputs: int = eqx.field(static=True, default=1)
-    optimizer: optax.GradientTransformation = eqx.field(static=True, default=adam(1e-3))
+    optimizer: Optimizer = eqx.field(static=True, default=Adam())
 
     @property
     def num_streams(self) -> int:

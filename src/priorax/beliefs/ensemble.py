@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
-import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from priorax.beliefs.base import (
     L2,
+    Adam,
     Batch,
     Info,
+    Optimizer,
     State,
-    adam,
     check_output,
     gradient_step,
     shape_output,
@@ -53,7 +53,7 @@ class Ensemble(eqx.Module):
     """What an output means."""
     num_outputs: int = eqx.field(static=True, default=1)
     """Targets of a regression, or actions."""
-    optimizer: optax.GradientTransformation = eqx.field(static=True, default=adam(1e-3))
+    optimizer: Optimizer = eqx.field(static=True, default=Adam())
     """Acts on each member apart: a gradient clip is per member."""
 
     @property

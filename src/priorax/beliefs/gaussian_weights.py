@@ -9,10 +9,20 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from priorax.beliefs.base import Batch, Info, State, adam, check_output, gradient_step, shape_output, stream_losses, values_of
+from priorax.beliefs.base import (
+    Adam,
+    Batch,
+    Info,
+    Optimizer,
+    State,
+    check_output,
+    gradient_step,
+    shape_output,
+    stream_losses,
+    values_of,
+)
 from priorax.heads import Head, Scalar
 from priorax.networks import MLP, Layer, Network
 
@@ -40,7 +50,7 @@ class GaussianWeights(eqx.Module):
     """Standard deviation of the prior over each weight."""
     head: Head = eqx.field(static=True, default=Scalar())
     num_outputs: int = eqx.field(static=True, default=1)
-    optimizer: optax.GradientTransformation = eqx.field(static=True, default=adam(1e-3))
+    optimizer: Optimizer = eqx.field(static=True, default=Adam())
 
     @property
     def num_streams(self) -> int:
@@ -77,7 +87,9 @@ class GaussianWeights(eqx.Module):
             return Layer(left[:, None] * right, None if layer.bias is None else right)
         leaves, tree = jax.tree.flatten(layer)
         keys = jax.random.split(key, max(len(leaves), 1))
-        return tree.unflatten([jax.random.normal(k, leaf.shape) for k, leaf in zip(keys, leaves, strict=True)])
+        return jax.tree.unflatten(
+            tree, [jax.random.normal(k, leaf.shape) for k, leaf in zip(keys, leaves, strict=True)]
+        )
 
     def output(self, state: State, noise: PyTree, x: Any) -> Float[Array, "output size"]:
         """The network under one noise sample at ONE input."""

@@ -1,0 +1,28 @@
+"""Progress bars: one look for all long work."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+console = Console()
+
+
+@contextmanager
+def steps_bar(show: bool, total: int, name: str) -> Iterator[Callable[[int, float], None] | None]:
+    """A bar over training steps with the loss beside it, as a callback for `fit`; None when not shown."""
+    if not show:
+        yield None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, TimeRemainingColumn(), TextColumn("{task.fields[note]}"), console=console) as bar:
+        task = bar.add_task(name, total=total, note="")
+        yield lambda done, loss: bar.update(task, completed=done, note=f"loss {loss:.4g}")
