@@ -3,9 +3,10 @@
 PriorEnsembleRegressor().fit(X, y).predict(X, return_std=True)
 """
 
+import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, no_type_check
 
 import jax
 import jax.numpy as jnp
@@ -59,6 +60,10 @@ class _Part:
 class _PriorEnsemble(BaseEstimator):
     """What regressor and classifier share; the subclasses' docstrings describe the settings."""
 
+    num_members: int
+    standardize: bool
+    heteroscedastic: bool
+
     def _belief(self, num_outputs: int, head: Head) -> Ensemble:
         widths = tuple(self.hidden_widths)
         network = MLP(widths) if self.network is None else as_network(self.network)
@@ -106,13 +111,14 @@ class _PriorEnsemble(BaseEstimator):
         return X, y, weight
 
     def _fit(self, X: np.ndarray, targets: np.ndarray, weight: Any, head: Head) -> None:
-        """Algorithm 1 from the start; nothing of the estimator changes before it is done."""
+        """Algorithm 1 from the start."""
+        self.stream_seed_ = self._seed()
         belief = self._belief(targets.shape[1], head)
         with steps_bar(self.verbose, self.steps, "fit") as progress:
             result = fit(
                 belief,
                 (self._inputs(X), targets),
-                key=jax.random.key(self._seed()),
+                key=jax.random.key(self.stream_seed_),
                 noise=self.noise,
                 sample_weight=weight,
                 steps=self.steps,
@@ -151,6 +157,11 @@ class _PriorEnsemble(BaseEstimator):
         self.state_ = result.state
         self.n_seen_ += len(X)
         self.n_iter_ += steps
+
+    def _become(self, work: Any) -> Any:
+        """Take over a finished fit, all at once: an interrupted one leaves the estimator as it was."""
+        self.__dict__.update(work.__dict__)
+        return self
 
     def _chunks(self, X: Any, compute: Any) -> list[np.ndarray]:
         """`compute(belief, state, rows)` over padded chunks of fixed size; each result [row, ...], concatenated."""
@@ -219,6 +230,7 @@ class PriorEnsembleRegressor(RegressorMixin, _PriorEnsemble):
     verbose : show a progress bar.
     """
 
+    @no_type_check  # scikit-learn: constructors store anything, fit complains
     def __init__(
         self,
         num_members: int = 20,
@@ -268,19 +280,21 @@ class PriorEnsembleRegressor(RegressorMixin, _PriorEnsemble):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "PriorEnsembleRegressor":
         """Fit to X [n, features] and y [n] or [n, outputs]."""
-        X, y, weight = self._validated(X, y, sample_weight, True, y_numeric=True, multi_output=True)
-        self._start(X, y)
-        self._fit(X, self._targets(y), weight, self._head())
-        return self
+        work = copy.copy(self)
+        X, y, weight = work._validated(X, y, sample_weight, True, y_numeric=True, multi_output=True)
+        work._start(X, y)
+        work._fit(X, work._targets(y), weight, work._head())
+        return self._become(work)
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> "PriorEnsembleRegressor":
         """Learn from new examples only; the first call fixes the standardisation."""
         fresh = not hasattr(self, "state_")
-        X, y, weight = self._validated(X, y, sample_weight, fresh, y_numeric=True, multi_output=True)
+        work = copy.copy(self)
+        X, y, weight = work._validated(X, y, sample_weight, fresh, y_numeric=True, multi_output=True)
         if fresh:
-            self._start(X, y)
-        self._partial_fit(X, self._targets(y), weight, self._head())
-        return self
+            work._start(X, y)
+        work._partial_fit(X, work._targets(y), weight, work._head())
+        return self._become(work)
 
     def _start(self, X: np.ndarray, y: np.ndarray) -> None:
         self._standardise(X)
@@ -346,6 +360,7 @@ class PriorEnsembleClassifier(ClassifierMixin, _PriorEnsemble):
     those of `PriorEnsembleRegressor`.
     """
 
+    @no_type_check  # scikit-learn: constructors store anything, fit complains
     def __init__(
         self,
         num_members: int = 20,
@@ -397,23 +412,25 @@ class PriorEnsembleClassifier(ClassifierMixin, _PriorEnsemble):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "PriorEnsembleClassifier":
         """Fit to X [n, features] and labels y [n] or [n, outputs]."""
-        X, y, weight = self._validated(X, y, sample_weight, True, multi_output=True)
+        work = copy.copy(self)
+        X, y, weight = work._validated(X, y, sample_weight, True, multi_output=True)
         check_classification_targets(y)
-        self._start(X, y, None)
-        self._fit(X, self._targets(y), weight, self._head())
-        return self
+        work._start(X, y, None)
+        work._fit(X, work._targets(y), weight, work._head())
+        return self._become(work)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> "PriorEnsembleClassifier":
         """Learn from new examples only; the first call needs all `classes` (a list of arrays for several outputs)."""
         fresh = not hasattr(self, "state_")
-        X, y, weight = self._validated(X, y, sample_weight, fresh, multi_output=True)
+        work = copy.copy(self)
+        X, y, weight = work._validated(X, y, sample_weight, fresh, multi_output=True)
         check_classification_targets(y)
         if fresh:
             if classes is None:
                 raise ValueError("classes=None on the first call of partial_fit; pass every label that may come")
-            self._start(X, y, classes)
-        self._partial_fit(X, self._targets(y), weight, self._head())
-        return self
+            work._start(X, y, classes)
+        work._partial_fit(X, work._targets(y), weight, work._head())
+        return self._become(work)
 
     def _start(self, X: np.ndarray, y: np.ndarray, classes: Any) -> None:
         self._standardise(X)

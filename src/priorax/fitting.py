@@ -57,7 +57,7 @@ def form_data(
     key: PRNGKeyArray,
     noise: Any = "none",
     sample_weight: Any = None,
-    seen: float = 0.0,
+    seen: int = 0,
 ) -> Data:
     """Lines 3 and 4 of algorithm 1: each stream's own copy of the data, its noise drawn once, priors evaluated once.
 
@@ -210,8 +210,8 @@ def _run(
     state: State,
     data: Data,
     key: PRNGKeyArray,
-    first: int,
-    length: int,
+    first: int | Int[Array, ""],
+    length: int | Int[Array, ""],
     size: int | None,
     own_batches: bool,
 ) -> tuple[State, Float[Array, "step stream"]]:

@@ -52,6 +52,7 @@ __all__ = [
     "State",
     "TableCount",
     "bayes_by_backprop",
+    "belief_values",
     "draw_values",
     "greedy_backup",
     "method",
