@@ -21,6 +21,7 @@ from priorax.beliefs.base import (
     State,
     draw_values,
     greedy_backup,
+    plain_batch,
     values_of,
 )
 from priorax.beliefs.counts import Counts, GaussianCount, TableCount
@@ -57,6 +58,7 @@ __all__ = [
     "greedy_backup",
     "method",
     "noisy",
+    "plain_batch",
     "spread",
     "values_of",
 ]

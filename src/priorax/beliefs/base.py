@@ -97,6 +97,14 @@ class Batch(eqx.Module):
     shared: bool = eqx.field(static=True, default=False)
 
 
+def plain_batch(x: Any, y: Any, num_streams: int = 1) -> Batch:
+    """Examples without noise, shared by all streams: x [batch, ...], y [batch, output]."""
+    target = jnp.broadcast_to(jnp.asarray(y), (num_streams, *jnp.shape(y)))
+    n = jnp.shape(y)[0]
+    x = jax.tree.map(jnp.asarray, x)
+    return Batch(x, target, jnp.ones((num_streams, n)), jnp.full(num_streams, float(n)), shared=True)
+
+
 @runtime_checkable
 class Belief(Protocol):
     """See the module's docstring."""

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from matplotlib.figure import Figure
 
-from priorax.beliefs import Batch, Belief, Counts, Ensemble, ExactBayes, GaussianCount
+from priorax.beliefs import Belief, Counts, Ensemble, ExactBayes, GaussianCount, plain_batch
 from priorax.experiments import Report
 from priorax.networks import MLP
 from priorax.report.plots import panels
@@ -35,18 +35,8 @@ def actions() -> np.ndarray:
 
 
 def observe(belief: Belief, x: np.ndarray, reward: np.ndarray) -> Any:
-    """A belief that has seen those actions and rewards."""
-    state = belief.init(jax.random.key(0), jnp.zeros(x.shape[1]))
-    return belief.observe(
-        state,
-        Batch(
-            jnp.asarray(x),
-            jnp.asarray(reward)[None, :, None],
-            jnp.ones((1, len(x))),
-            jnp.full(1, float(len(x))),
-            shared=True,
-        ),
-    )
+    """The state of a belief that has seen those actions and rewards."""
+    return belief.observe(belief.init(jax.random.key(0), jnp.zeros(x.shape[1])), plain_batch(x, reward[:, None]))
 
 
 def run(preset: str, report: Report) -> Iterator[dict[str, Any]]:

@@ -1,0 +1,224 @@
+"""Table 1: important issues in posterior approximations, each cell measured, beside the paper's mark.
+
+THRESHOLDS were committed before the first run. Cells that need reinforcement learning say "later" until the agents
+exist; appendix C.6 itself calls its table "a rough summary". The measurements:
+
+data concentration   linear regression in R² with N(0,1) noise: mean spread at fresh inputs after n = 100 and 10,000
+                     examples; their ratio (exact Bayes: 0.1). Spread at n = 100 below a quarter of exact Bayes' own is a
+                     cross: there is nothing to concentrate.
+learned metric       the linear bandit of figure 2, 100 actions: correlation of the method's spread over the map with
+                     the exact posterior's.
+prior effect         100 examples on [-1, 0] whose targets are all zero: spread on [0.5, 1.5].
+cheap compute        floating-point operations of one update, over those of one network's update.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from matplotlib.figure import Figure
+
+from priorax.beliefs import Belief, Method, method, plain_batch, spread
+from priorax.experiments import Report
+from priorax.experiments.figure2 import actions
+from priorax.fitting import fit
+from priorax.heads import C51
+from priorax.networks import MLP
+from priorax.report.plots import panels
+from priorax.report.rows import Row, where
+
+ROWS = {
+    "dropout": "Dropout",
+    "noisy": "NoisyNet",
+    "bbb": "BBB / VI",
+    "count": "Density count",
+    "c51": "'Distributional' RL",
+    "ensemble": "Ensemble",
+    "bs": "Bootstrap",
+    "bsp": "Bootstrap + prior",
+    "exact": "Exact Bayes",
+}
+COLUMNS = ("data concentration", "learned metric", "multi step", "works in noise", "prior effect", "cheap compute")
+TICK, CIRCLE, CROSS = "tick", "circle", "cross"
+PAPER = {
+    "dropout": (CROSS, TICK, CROSS, CIRCLE, CROSS, TICK),
+    "noisy": (CIRCLE, TICK, CROSS, TICK, CROSS, TICK),
+    "bbb": (CIRCLE, TICK, CROSS, TICK, CIRCLE, TICK),
+    "count": (TICK, CROSS, TICK, CROSS, CIRCLE, TICK),
+    "c51": (CROSS, CIRCLE, TICK, CIRCLE, CROSS, TICK),
+    "ensemble": (CROSS, TICK, TICK, CROSS, CROSS, CROSS),
+    "bs": (TICK, TICK, TICK, TICK, CROSS, CROSS),
+    "bsp": (TICK, TICK, TICK, TICK, TICK, CROSS),
+    "exact": (TICK, TICK, TICK, TICK, TICK, CROSS),
+}
+
+
+class Threshold(NamedTuple):
+    """A tick at or beyond `tick`, a cross beyond `cross`, else a circle; `low_is_good` says which way."""
+
+    tick: float
+    cross: float
+    low_is_good: bool
+
+    def mark(self, number: float) -> str:
+        sign = 1 if self.low_is_good else -1
+        if sign * number <= sign * self.tick:
+            return TICK
+        return CROSS if sign * number > sign * self.cross else CIRCLE
+
+
+THRESHOLDS = {
+    "data concentration": Threshold(tick=0.35, cross=0.75, low_is_good=True),
+    "learned metric": Threshold(tick=0.7, cross=0.4, low_is_good=False),
+    "prior effect": Threshold(tick=0.1, cross=0.01, low_is_good=False),
+    "cheap compute": Threshold(tick=3.0, cross=10.0, low_is_good=True),
+}
+LEAST_SPREAD = 0.25
+"""Of exact Bayes' spread at n = 100; less is a cross for data concentration."""
+
+STEPS = {"quick": 3000, "paper": 10000}
+NETWORK = MLP((20, 20))
+THETA = np.array([1.0, -0.5])
+SETTINGS: dict[str, dict[str, Any]] = {
+    "bbb": {"kl_weight": 2.0},
+    "c51": {"head": C51(-8.0, 8.0, 51)},
+    "ensemble": {"num_members": 20},
+    "bs": {"num_members": 20},
+    "bsp": {"num_members": 20, "prior": MLP((20, 20), bias_scale=1.0), "prior_scale": 3.0},
+}
+
+
+def make(name: str) -> Method:
+    """A row's method; exact Bayes is linear in x, the others are (20,20)-MLPs."""
+    return method(name) if name == "exact" else method(name, network=NETWORK, **SETTINGS.get(name, {}))
+
+
+def fitted_spread(name: str, x: np.ndarray, y: np.ndarray, at: np.ndarray, steps: int) -> np.ndarray:
+    """A method's spread at some inputs, after fitting (x, y)."""
+    belief, noise = make(name)
+    data = (x.astype(np.float32), y.astype(np.float32))
+    state = fit(belief, data, key=jax.random.key(1), noise=noise, steps=steps).state
+    return np.asarray(spread(belief, state, jax.random.key(2), at.astype(np.float32), num_draws=500))[:, 0]
+
+
+def data_concentration(name: str, steps: int) -> tuple[float, float]:
+    """Spread after 10,000 examples over that after 100; and the latter over exact Bayes' own."""
+    random = np.random.default_rng(1)
+    x = random.standard_normal((10_000, 2))
+    y = x @ THETA + random.standard_normal(len(x))
+    at = random.standard_normal((50, 2))
+    few, many = (float(fitted_spread(name, x[:n], y[:n], at, steps).mean()) for n in (100, 10_000))
+    exact = float(fitted_spread("exact", x[:100], y[:100], at, steps).mean())
+    return many / max(few, 1e-9), few / exact
+
+
+def learned_metric(name: str, steps: int) -> float:
+    """Correlation of the spread with the exact posterior's over the map of figure 2."""
+    random = np.random.default_rng(2)
+    x = np.concatenate([actions() for _ in range(4)])[:100] + 0.02 * random.standard_normal((100, 2))
+    y = x @ THETA + random.standard_normal(len(x))
+    side = np.linspace(-2.5, 2.5, 21)
+    at = np.stack(np.meshgrid(side, side), -1).reshape(-1, 2)
+    ours, exact = (fitted_spread(which, x, y, at, steps) for which in (name, "exact"))
+    return float(np.corrcoef(ours, exact)[0, 1]) if ours.std() > 0 else 0.0
+
+
+def prior_effect(name: str, steps: int) -> float:
+    """Mean spread where no data is, all observed targets being zero."""
+    x = np.random.default_rng(3).uniform(-1, 0, (100, 1))
+    return float(fitted_spread(name, x, np.zeros(100), np.linspace(0.5, 1.5, 21)[:, None], steps).mean())
+
+
+def cheap_compute(name: str, steps: int) -> float:
+    """Floating-point operations of one update on 128 examples over one network's. Exact Bayes has as many features
+    as that network has weights, and conditions and draws once."""
+    reference = update_flops(method("ensemble", num_members=1, network=NETWORK).belief)
+    if name != "exact":
+        return update_flops(make(name).belief) / reference
+    weights = sum(leaf.size for leaf in jax.tree.leaves(NETWORK.init(jax.random.key(0), jnp.zeros(2), 1)))
+    # conditioning: 2 n P² for the Gram matrix; a draw: P³/3 for its Cholesky factor and 3 P² to solve
+    return (2 * 128 * weights**2 + weights**3 / 3 + 3 * weights**2) / reference
+
+
+def update_flops(belief: Belief) -> float:
+    """What the compiler counts for one update (and one counting of the examples, where the belief does that)."""
+    state = belief.init(jax.random.key(0), jnp.zeros(2))
+    x, y = jnp.zeros((128, 2)), jnp.zeros((128, 1))
+    target = jax.vmap(jax.vmap(belief.head.encode))(y)
+    batch = plain_batch(x, target, belief.num_streams)
+
+    def step(state: Any, batch: Any, key: Any) -> Any:
+        return belief.update(belief.observe(state, batch), batch, key)
+
+    analysis: Any = jax.jit(step).lower(state, batch, jax.random.key(0)).compile().cost_analysis()
+    return float(analysis["flops"])
+
+
+def run(preset: str, report: Report) -> Iterator[dict[str, Any]]:
+    """One row per cell."""
+    measures: dict[str, Callable[[str, int], Any]] = {
+        "data concentration": data_concentration,
+        "learned metric": learned_metric,
+        "prior effect": prior_effect,
+        "cheap compute": cheap_compute,
+    }
+    for done, name in enumerate(ROWS):
+        report(done / len(ROWS), ROWS[name])
+        for column_name, paper in zip(COLUMNS, PAPER[name], strict=True):
+            cell = {"method": name, "column": column_name, "paper": paper}
+            if column_name not in measures:
+                yield {**cell, "ours": "later"}
+                continue
+            number = measures[column_name](name, STEPS[preset])
+            if column_name == "data concentration":
+                ratio, of_exact = number
+                ours = CROSS if of_exact < LEAST_SPREAD else THRESHOLDS[column_name].mark(ratio)
+                yield {**cell, "ours": ours, "number": ratio, "spread_of_exact": of_exact}
+            else:
+                yield {**cell, "ours": THRESHOLDS[column_name].mark(number), "number": number}
+    report(1.0, "done")
+
+
+SIGNS = {TICK: ("✓", "#2a8f3c"), CIRCLE: ("●", "#e0a100"), CROSS: ("✗", "#c0332b"), "later": ("later", "#888888")}
+
+
+def figure(rows: list[Row]) -> Figure:
+    """The table: ours large with its number, the paper's mark small behind it."""
+    drawing, axes = panels(1, 1, width=10.5, height=4.6)
+    axis = axes[0, 0]
+    axis.set(xlim=(0, len(COLUMNS)), ylim=(len(ROWS), 0))
+    axis.set_xticks(np.arange(len(COLUMNS)) + 0.5, COLUMNS)
+    axis.set_yticks(np.arange(len(ROWS)) + 0.5, list(ROWS.values()))
+    axis.xaxis.tick_top()
+    axis.tick_params(length=0)
+    axis.spines[:].set_visible(False)
+    for i, name in enumerate(ROWS):
+        axis.axhline(i, color="#dddddd", lw=0.8)
+        for j, column_name in enumerate(COLUMNS):
+            (cell,) = where(rows, method=name, column=column_name)
+            sign, colour = SIGNS[cell["ours"]]
+            axis.text(
+                j + 0.3, i + 0.5, sign, color=colour, ha="center", va="center", fontsize=14 if len(sign) < 2 else 9
+            )
+            if "number" in cell:
+                axis.text(j + 0.42, i + 0.5, f"{cell['number']:.2g}", va="center", fontsize=9, color="#444444")
+            sign, colour = SIGNS[cell["paper"]]
+            axis.text(j + 0.8, i + 0.5, sign, color=colour, ha="center", va="center", fontsize=9, alpha=0.7)
+    drawing.supxlabel("large: measured here, with its number; small, right: the paper's mark", fontsize=9)
+    return drawing
+
+
+def summary(rows: list[Row]) -> list[tuple[str, ...]]:
+    """Where ours agree with the paper's marks, and where not."""
+    table: list[tuple[str, ...]] = [("method", *COLUMNS)]
+    for name, title in ROWS.items():
+        cells = []
+        for column_name in COLUMNS:
+            (cell,) = where(rows, method=name, column=column_name)
+            ours, theirs = SIGNS[cell["ours"]][0], SIGNS[cell["paper"]][0]
+            number = f" {cell['number']:.2g}" if "number" in cell else ""
+            cells.append("later" if cell["ours"] == "later" else f"{ours}{number} (paper {theirs})")
+        table.append((title, *cells))
+    return table

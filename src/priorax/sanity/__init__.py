@@ -1,0 +1,30 @@
+"""The paper's lemmas as executable checks: measured against theory, one row each."""
+
+from collections.abc import Callable, Iterator
+
+from priorax.sanity.check import Check
+from priorax.sanity.distributional import lemma_5
+from priorax.sanity.dropout import appendix_c1, lemma_1, lemma_4
+from priorax.sanity.posterior import lemma_3
+from priorax.sanity.variational import lemma_2
+
+__all__ = ["LEMMAS", "Check", "run_checks"]
+
+LEMMAS: dict[str, Callable[[], Iterator[Check]]] = {
+    "lemma 1": lemma_1,
+    "appendix C.1": appendix_c1,
+    "lemma 2": lemma_2,
+    "lemma 3": lemma_3,
+    "lemma 4": lemma_4,
+    "lemma 5": lemma_5,
+}
+
+
+def run_checks(report: Callable[[float, str], None] = lambda share, what: None) -> list[Check]:
+    """All lemmas, in order."""
+    checks: list[Check] = []
+    for done, (name, lemma) in enumerate(LEMMAS.items()):
+        report(done / len(LEMMAS), name)
+        checks.extend(lemma())
+    report(1.0, "done")
+    return checks

@@ -1,0 +1,95 @@
+"""Lemma 3: fitting perturbed data with a random regulariser samples the exact linear-Gaussian posterior."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import jax
+import numpy as np
+import optax
+from scipy import stats
+
+from priorax.beliefs import L2, Ensemble, ExactBayes, plain_batch
+from priorax.fitting import fit
+from priorax.networks import MLP
+from priorax.noise import Gaussian
+from priorax.priors import Linear
+from priorax.sanity.check import Check
+
+NUM_MEMBERS = 2000
+STEPS = 2000
+SMALLEST_P = 1e-3
+"""A correct sampler fails a row with this probability; seeds are fixed, so it does so always or never."""
+
+OPTIMIZER = optax.adam(optax.cosine_decay_schedule(0.05, STEPS))
+
+
+class Problem(NamedTuple):
+    """A random linear-Gaussian regression."""
+
+    x: np.ndarray
+    y: np.ndarray
+    noise_std: float
+    prior_variance: float
+
+
+PROBLEMS = ((1, 5, 0.5, 1.0), (3, 20, 1.0, 0.5), (8, 12, 0.3, 2.0), (8, 40, 2.0, 1.0))
+"""dimension, examples, sigma, lambda."""
+
+
+def lemma_3() -> Iterator[Check]:
+    """Both forms: mean and covariance of the members against equation (3), within sampling error."""
+    for i, (dim, n, noise_std, prior_variance) in enumerate(PROBLEMS):
+        problem = random_problem(i, dim, n, noise_std, prior_variance)
+        for form in (1, 2):
+            theta = member_weights(problem, form, jax.random.key(100 + i))
+            p_mean, p_cov = agreement(theta, *exact_posterior(problem))
+            where = f"form {form}, d={dim}, n={n}, σ={noise_std}, λ={prior_variance}"
+            for what, p in (("mean", p_mean), ("covariance", p_cov)):
+                yield Check("lemma 3", f"{what} of members, {where}", p, f"p-value > {SMALLEST_P}", p > SMALLEST_P)
+
+
+def random_problem(seed: int, dim: int, n: int, noise_std: float, prior_variance: float) -> Problem:
+    """Inputs, a true theta from the prior, and noisy targets."""
+    random = np.random.default_rng(seed)
+    x = random.standard_normal((n, dim))
+    theta = np.sqrt(prior_variance) * random.standard_normal(dim)
+    return Problem(x, x @ theta + noise_std * random.standard_normal(n), noise_std, prior_variance)
+
+
+def member_weights(problem: Problem, form: int, key: jax.Array, num_members: int = NUM_MEMBERS) -> np.ndarray:
+    """The members' theta after fitting form 1 (anchored weights) or 2 (additive prior), [member, dim]."""
+    weight = problem.noise_std**2 / problem.prior_variance
+    std = float(np.sqrt(problem.prior_variance))
+    if form == 1:
+        network = MLP((), use_bias=False, weight_std=std)
+        belief = Ensemble(num_members, network, l2=L2(weight, to="prior"), optimizer=OPTIMIZER)
+    else:
+        network = MLP((), use_bias=False)
+        belief = Ensemble(
+            num_members, network, prior=Linear(), prior_scale=std, l2=L2(weight, to="zero"), optimizer=OPTIMIZER
+        )
+    noise = Gaussian(problem.noise_std)
+    state = fit(belief, (problem.x, problem.y), key=key, noise=noise, steps=STEPS, batch_size=None).state
+    theta = np.asarray(state.params[0].weight)[:, :, 0]
+    return theta if form == 1 else theta + std * np.asarray(state.frozen.prior[0].weight)[:, :, 0]
+
+
+def exact_posterior(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    """Equation (3)."""
+    belief = ExactBayes(prior_variance=problem.prior_variance, noise_std=problem.noise_std)
+    start = belief.init(jax.random.key(0), problem.x[0])
+    state = belief.observe(start, plain_batch(problem.x, problem.y[:, None]))
+    mean, cov = belief.posterior(state)
+    return np.asarray(mean)[:, 0], np.asarray(cov)
+
+
+def agreement(samples: np.ndarray, mean: np.ndarray, cov: np.ndarray) -> tuple[float, float]:
+    """p-values that samples come from N(mean, cov): of their mean (chi-squared of its Mahalanobis distance) and of
+    their covariance (likelihood ratio, chi-squared with d(d+1)/2 degrees of freedom)."""
+    k, dim = samples.shape
+    whitened = np.linalg.solve(np.linalg.cholesky(cov), (samples - mean).T).T
+    p_mean = stats.chi2.sf(k * np.sum(whitened.mean(axis=0) ** 2), dim)
+    scatter = np.atleast_2d(np.cov(whitened.T, bias=True))
+    _, logdet = np.linalg.slogdet(scatter)
+    p_cov = stats.chi2.sf(k * (np.trace(scatter) - logdet - dim), dim * (dim + 1) / 2)
+    return float(p_mean), float(p_cov)
