@@ -1,8 +1,27 @@
 """Randomized prior functions: ensembles that know what they do not know."""
 
-from priorax.estimators import PriorEnsembleClassifier, PriorEnsembleRegressor
-from priorax.fitting import fit
-from priorax.storage import load, save
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from priorax.estimators import PriorEnsembleClassifier, PriorEnsembleRegressor
+    from priorax.fitting import fit
+    from priorax.storage import load, save
 
 __version__ = "0.1.0"
 __all__ = ["PriorEnsembleClassifier", "PriorEnsembleRegressor", "__version__", "fit", "load", "save"]
+
+_HOMES = {
+    "PriorEnsembleClassifier": "estimators",
+    "PriorEnsembleRegressor": "estimators",
+    "fit": "fitting",
+    "load": "storage",
+    "save": "storage",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use, so that `priorax --help` does not wait for JAX."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'priorax' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"priorax.{_HOMES[name]}"), name)
