@@ -103,7 +103,11 @@ class Ensemble(eqx.Module):
         """All members' priors on a shared batch of inputs, for `Batch.prior`."""
         if self.prior is None:
             return None
-        return jax.vmap(lambda f: jax.vmap(lambda row: self.prior_value(f, row))(x))(state.frozen)
+
+        def member(frozen: Frozen) -> Array:
+            return jax.vmap(lambda row: self.prior_value(frozen, row))(x)
+
+        return jax.vmap(member, axis_size=self.num_members)(state.frozen)
 
     def value(self, state: State, index: Int[Array, ""], x: Any) -> Float[Array, " output"]:
         params, frozen = jax.tree.map(lambda leaf: leaf[index], (state.params, state.frozen))

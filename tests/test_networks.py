@@ -1,0 +1,88 @@
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from priorax.beliefs import Ensemble
+from priorax.networks import MLP, Table, as_network, module
+
+
+def test_glorot_weights_have_glorots_variance_and_biases_start_at_zero():
+    first, last = MLP((200,)).init(jax.random.key(0), jnp.zeros(100), 1)
+    np.testing.assert_allclose(np.var(first.weight), 2 / 300, rtol=0.05)
+    assert np.all(np.asarray(first.bias) == 0)
+    assert last.weight.shape == (200, 1)
+
+
+@pytest.mark.parametrize("widths", [(), (7,), (7, 5)])
+def test_a_table_equals_an_mlp_on_one_hot_inputs(widths):
+    """Forward values exactly, gradients within 1e-6; an index outside the table is the all-zero input."""
+    table, rows = Table(6, widths, bias_scale=1.0), 6
+    mlp = table.one_hot()
+    params = table.init(jax.random.key(1), jnp.asarray(0), 3)
+    states = jnp.arange(rows + 1)
+    one_hot = jax.nn.one_hot(states, rows)
+
+    def outputs(params, network, inputs):
+        return jax.vmap(lambda x: network.apply(params, x))(inputs)
+
+    np.testing.assert_array_equal(outputs(params, table, states), outputs(params, mlp, one_hot))
+    np.testing.assert_array_equal(table.apply(params, jnp.asarray(-1)), table.apply(params, jnp.asarray(rows)))
+    gradients = [
+        jax.grad(lambda p, n=network, x=inputs: jnp.sum(outputs(p, n, x) ** 3))(params)
+        for network, inputs in ((table, states), (mlp, one_hot))
+    ]
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), *gradients)
+
+
+def test_masks_multiply_the_hidden_units():
+    network = MLP((4,))
+    params = network.init(jax.random.key(0), jnp.zeros(2), 1)
+    silent = network.apply(params, jnp.ones(2), (jnp.zeros(4),))
+    np.testing.assert_array_equal(silent, params[-1].bias)
+
+
+def test_equal_settings_are_equal_objects():
+    assert MLP((3, 4)) == MLP((3, 4))
+    assert hash(Table(5, (3,))) == hash(Table(5, (3,)))
+
+
+def own_pair():
+    def init(key, x):
+        return {"w": jax.random.normal(key, (x.size, 2)), "order": jnp.arange(2)}
+
+    return (init, lambda params, x: (x @ params["w"])[params["order"]])
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        module(lambda key: eqx.nn.MLP(3, 2, 8, 1, key=key)),
+        module(lambda key: eqx.nn.Sequential([eqx.nn.Linear(3, 2, key=key), eqx.nn.Lambda(jnp.tanh)])),
+        own_pair(),
+    ],
+    ids=["eqx.nn.MLP", "eqx.nn.Sequential", "pair"],
+)
+def test_any_equinox_module_and_any_pair_works_as_member_and_as_prior(network):
+    network = as_network(network)
+    belief = Ensemble(num_members=3, network=network, prior=network, num_outputs=2)
+    state = belief.init(jax.random.key(0), jnp.zeros(3))
+    out = belief.forward(state, jax.random.key(0), jnp.ones((5, 3)), shared=True)
+    assert out.shape == (3, 5, 2, 1)
+    assert len(np.unique(np.asarray(out)[:, 0, 0])) == 3
+
+
+def test_a_network_of_the_wrong_size_is_refused():
+    belief = Ensemble(num_members=2, network=module(lambda key: eqx.nn.Linear(3, 5, key=key)), num_outputs=2)
+    with pytest.raises(ValueError, match="network gives 5 numbers per input but the belief needs 2"):
+        belief.init(jax.random.key(0), jnp.zeros(3))
+
+
+def test_what_is_no_network_is_refused():
+    with pytest.raises(TypeError, match=r"pass MLP\(...\)"):
+        as_network(3)
+    with pytest.raises(ValueError, match="did you mean 'relu'"):
+        MLP(activation="rleu")
+    with pytest.raises(ValueError, match="widths=0 must be a whole number of at least 1"):
+        MLP((10, 0))
