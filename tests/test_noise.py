@@ -52,7 +52,7 @@ def test_noise_is_drawn_once_per_example_and_member():
 def test_unknown_noise_and_bad_scales_are_refused():
     with pytest.raises(ValueError, match="noise='bootstrp' is unknown; did you mean 'bootstrap'"):
         as_noise("bootstrp")
-    with pytest.raises(ValueError, match="scale=-1.0"):
+    with pytest.raises(ValueError, match=r"scale=-1\.0"):
         Gaussian(-1.0)
     with pytest.raises(ValueError, match="negative or non-finite"):
         Gaussian(np.array([1.0, np.nan]))

@@ -82,7 +82,7 @@ def test_members_agree_at_data_and_differ_away_from_it():
 
 
 def test_bad_prior_settings_are_refused():
-    with pytest.raises(ValueError, match="lengthscale=0.0 must be a finite number above 0"):
+    with pytest.raises(ValueError, match=r"lengthscale=0\.0 must be a finite number above 0"):
         RandomFourier(lengthscale=0.0)
     with pytest.raises(ValueError, match="prior gives 3 numbers per input but the belief needs 1"):
         Ensemble(prior=Function(lambda x: jnp.zeros(3))).init(jax.random.key(0), jnp.zeros(1))

@@ -106,8 +106,6 @@ class _PriorEnsemble(BaseEstimator):
     def _validated(self, X: Any, y: Any, sample_weight: Any, reset: bool, **y_checks: Any) -> tuple[Any, Any, Any]:
         X, y = validate_data(self, X, y, reset=reset, dtype=np.float64, **y_checks)
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, X, ensure_non_negative=True)
-        if weight is not None and not np.any(weight > 0):
-            raise ValueError("sample_weight is zero everywhere; at least one example must count")
         return X, y, weight
 
     def _fit(self, X: np.ndarray, targets: np.ndarray, weight: Any, head: Head) -> None:

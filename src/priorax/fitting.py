@@ -230,9 +230,9 @@ def _run(
 def _minibatch(data: Data, key: PRNGKeyArray, size: int, own: bool) -> Batch:
     streams = data.weight.shape[1]
     if not own:
-        rows = jax.random.randint(key, (size,), 0, data.num_rows)
+        rows = _uniform_rows(key, (size,), data.num_rows)
         return _batch(data, lambda leaf: leaf[rows], shared=True)
-    rows = jax.random.randint(key, (size, streams), 0, data.num_rows)
+    rows = _uniform_rows(key, (size, streams), data.num_rows)
     stream = jnp.arange(streams)
     return Batch(
         x=jax.tree.map(lambda leaf: leaf[rows.T], data.x),
@@ -241,6 +241,11 @@ def _minibatch(data: Data, key: PRNGKeyArray, size: int, own: bool) -> Batch:
         count=data.count,
         prior=None if data.prior is None else jnp.swapaxes(data.prior[rows, stream], 0, 1),
     )
+
+
+def _uniform_rows(key: PRNGKeyArray, shape: tuple[int, ...], num_rows: Array) -> Int[Array, "..."]:
+    """Row numbers in [0, num_rows), uniform to within num_rows/2³²; a third of `randint`'s cost."""
+    return (jax.random.bits(key, shape) % num_rows.astype(jnp.uint32)).astype(jnp.int32)
 
 
 def _full_batch(data: Data, normalise: bool = True) -> Batch:

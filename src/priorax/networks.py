@@ -71,18 +71,24 @@ class MLP:
             non_negative("weight_std", self.weight_std)
 
     def init(self, key: PRNGKeyArray, x: Any, num_out: int) -> tuple[Layer, ...]:
-        sizes = (jnp.size(x), *self.widths, num_out)
-        keys = jax.random.split(key, len(sizes) - 1)
-        return tuple(self._layer(k, *pair) for k, pair in zip(keys, itertools.pairwise(sizes), strict=True))
-
-    def _layer(self, key: PRNGKeyArray, fan_in: int, fan_out: int) -> Layer:
+        pairs = list(itertools.pairwise((jnp.size(x), *self.widths, num_out)))
         key_weight, key_bias = jax.random.split(key)
+        # one draw for all layers: random numbers are what compiling an `init` spends its time on
+        count = sum(fan_in * fan_out for fan_in, fan_out in pairs)
         if self.weight_std is None:
-            weight = jax.nn.initializers.glorot_uniform()(key_weight, (fan_in, fan_out))
+            weights = jax.random.uniform(key_weight, (count,), minval=-1.0, maxval=1.0)
         else:
-            weight = self.weight_std * jax.random.normal(key_weight, (fan_in, fan_out))
-        bias = self.bias_scale * jax.random.normal(key_bias, (fan_out,)) if self.use_bias else None
-        return Layer(weight, bias)
+            weights = self.weight_std * jax.random.normal(key_weight, (count,))
+        biases = jnp.zeros(sum(fan_out for _, fan_out in pairs))
+        if self.bias_scale > 0:
+            biases = self.bias_scale * jax.random.normal(key_bias, biases.shape)
+        layers = []
+        for fan_in, fan_out in pairs:
+            weight, weights = jnp.split(weights, [fan_in * fan_out])
+            bias, biases = jnp.split(biases, [fan_out])
+            glorot = (6 / (fan_in + fan_out)) ** 0.5 if self.weight_std is None else 1.0
+            layers.append(Layer(glorot * weight.reshape(fan_in, fan_out), bias if self.use_bias else None))
+        return tuple(layers)
 
     def apply(self, params: tuple[Layer, ...], x: Num[Array, "..."], masks: tuple[Array, ...] = ()) -> Array:
         """The function at one input; `masks`, one per hidden layer, multiply the activations (dropout)."""

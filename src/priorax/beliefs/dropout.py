@@ -1,9 +1,11 @@
 """Dropout as posterior (section 2.1, appendix C.1): one network, a Bernoulli mask on the hidden units."""
 
+import itertools
 from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from priorax.beliefs.base import (
@@ -50,11 +52,9 @@ class Dropout(eqx.Module):
 
     def draw(self, state: State, key: PRNGKeyArray) -> tuple[Float[Array, " unit"], ...]:
         """A mask for every hidden layer."""
-        keys = jax.random.split(key, len(self.network.widths))
-        return tuple(
-            jax.random.bernoulli(k, self.p_keep, (w,)) / self.p_keep
-            for k, w in zip(keys, self.network.widths, strict=True)
-        )
+        widths = self.network.widths
+        kept = jax.random.bernoulli(key, self.p_keep, (sum(widths),)) / self.p_keep
+        return tuple(jnp.split(kept, list(itertools.accumulate(widths))[:-1]))
 
     def output(self, params: PyTree, masks: tuple[Array, ...], x: Any) -> Float[Array, "output size"]:
         """The network under one mask at ONE input."""

@@ -4,6 +4,7 @@ Two settings of one belief: NoisyNet learns mean and spread by the loss alone; B
 divergence to a Gaussian prior. A training step uses one noise sample per batch, targets another one.
 """
 
+import itertools
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -76,20 +77,23 @@ class GaussianWeights(eqx.Module):
     def draw(self, state: State, key: PRNGKeyArray) -> PyTree:
         """The noise of every weight."""
         layers = jax.tree.leaves(state.params.mean, is_leaf=_is_layer)
-        keys = iter(jax.random.split(key, len(layers)))
-        return _by_layer(lambda layer: self._noise(next(keys), layer), state.params.mean)
+        sizes = [sum(self._noise_sizes(layer)) for layer in layers]
+        parts = iter(jnp.split(jax.random.normal(key, (sum(sizes),)), list(itertools.accumulate(sizes))[:-1]))
+        return _by_layer(lambda layer: self._noise(next(parts), layer), state.params.mean)
 
-    def _noise(self, key: PRNGKeyArray, layer: PyTree) -> PyTree:
+    def _noise_sizes(self, layer: PyTree) -> tuple[int, ...]:
+        """How many normal numbers each part of a layer needs."""
         if isinstance(layer, Layer) and self.noise == "factorised":
-            key_in, key_out = jax.random.split(key)
-            left = _signed_root(jax.random.normal(key_in, layer.weight.shape[:1]))
-            right = _signed_root(jax.random.normal(key_out, layer.weight.shape[1:]))
+            return layer.weight.shape
+        return tuple(leaf.size for leaf in jax.tree.leaves(layer))
+
+    def _noise(self, normal: Float[Array, " number"], layer: PyTree) -> PyTree:
+        parts = jnp.split(normal, list(itertools.accumulate(self._noise_sizes(layer)))[:-1])
+        if isinstance(layer, Layer) and self.noise == "factorised":
+            left, right = _signed_root(parts[0]), _signed_root(parts[1])
             return Layer(left[:, None] * right, None if layer.bias is None else right)
         leaves, tree = jax.tree.flatten(layer)
-        keys = jax.random.split(key, max(len(leaves), 1))
-        return jax.tree.unflatten(
-            tree, [jax.random.normal(k, leaf.shape) for k, leaf in zip(keys, leaves, strict=True)]
-        )
+        return jax.tree.unflatten(tree, [part.reshape(leaf.shape) for part, leaf in zip(parts, leaves, strict=True)])
 
     def output(self, state: State, noise: PyTree, x: Any) -> Float[Array, "output size"]:
         """The network under one noise sample at ONE input."""

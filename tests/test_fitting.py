@@ -1,0 +1,151 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from priorax.beliefs import L2, Dropout, Ensemble, ExactBayes
+from priorax.fitting import CHUNK, NonFiniteLoss, fit, form_data, train
+from priorax.networks import MLP
+
+RANDOM = np.random.default_rng(0)
+X = RANDOM.standard_normal((300, 2)).astype(np.float32)
+Y = np.sin(X[:, 0]) + 0.1 * RANDOM.standard_normal(300)
+BELIEF = Ensemble(num_members=4, network=MLP((20,)), prior=MLP((20,)))
+KEY = jax.random.key(0)
+
+
+def weights(result):
+    return np.asarray(result.state.params[0].weight)
+
+
+def test_fitting_lowers_the_loss_of_every_member():
+    losses = fit(BELIEF, (X, Y), key=KEY, noise="bootstrap", steps=1500).losses
+    assert losses.shape == (1500, 4)
+    assert np.all(losses[-50:].mean(axis=0) < 0.3 * losses[:50].mean(axis=0))
+
+
+@pytest.mark.parametrize("batch_size", [None, 32])
+@pytest.mark.parametrize("own_batches", [False, True])
+def test_the_same_key_gives_the_same_bits_and_another_key_others(batch_size, own_batches):
+    runs = [
+        fit(BELIEF, (X, Y), key=jax.random.key(s), steps=30, batch_size=batch_size, own_batches=own_batches)
+        for s in (0, 0, 1)
+    ]
+    np.testing.assert_array_equal(weights(runs[0]), weights(runs[1]))
+    assert not np.any(weights(runs[0]) == weights(runs[2]))
+
+
+def test_chunks_can_be_cut_anywhere():
+    """Step t depends on (key, t) only: 130 steps are 70 and then 60."""
+    state = BELIEF.init(KEY, X[0])
+    data = form_data(BELIEF, state, X, Y, key=KEY)
+    whole = train(BELIEF, state, data, key=KEY, steps=CHUNK + 30)
+    first = train(BELIEF, state, data, key=KEY, steps=70)
+    second = train(BELIEF, first.state, data, key=KEY, steps=CHUNK - 40, first_step=70)
+    np.testing.assert_array_equal(weights(whole), weights(second))
+
+
+def test_padding_does_not_change_the_data():
+    """Full-batch loss is the weighted mean over the real rows."""
+    belief = Ensemble(num_members=2, network=MLP(()), optimizer=optax.sgd(0.0))
+    weight = RANDOM.exponential(size=300).astype(np.float32)
+    result = fit(belief, (X, Y), key=KEY, steps=1, batch_size=None, sample_weight=weight)
+    out = np.asarray(belief.forward(result.state, KEY, X, shared=True))[:, :, 0, 0]
+    np.testing.assert_allclose(result.losses[0], np.mean(weight * (out - Y) ** 2, axis=1), rtol=1e-5)
+
+
+def test_the_anchor_of_equation_4_weighs_by_each_members_own_count():
+    belief = Ensemble(num_members=3, network=MLP((4,)), l2=L2(0.1))
+    state = belief.init(KEY, X[0])
+    data = form_data(belief, state, X, Y, key=KEY, noise="double_or_nothing")
+    np.testing.assert_allclose(data.count, np.asarray(data.weight).sum(axis=0))
+    assert len(np.unique(data.count)) == 3
+
+
+def test_exact_bayes_fits_in_one_pass():
+    belief = ExactBayes(noise_std=0.1)
+    result = fit(belief, (X, Y), key=KEY)
+    precision = X.T @ X / 0.01 + np.eye(2)
+    np.testing.assert_allclose(
+        belief.posterior(result.state)[0][:, 0], np.linalg.solve(precision, X.T @ Y / 0.01), rtol=1e-3
+    )
+    assert len(result.losses) == 0
+
+
+def test_a_validation_split_stops_early_and_keeps_the_best():
+    noise = RANDOM.standard_normal(60)
+    belief = Ensemble(num_members=2, network=MLP((100,)), optimizer=optax.adam(1e-2))
+    result = fit(belief, (X[:60], noise), key=KEY, steps=20_000, validation_fraction=0.3, patience=2)
+    assert result.stopped_early
+    assert len(result.losses) < 20_000
+
+
+def test_inputs_may_be_any_pytree():
+    def init(key, x):
+        return jax.random.normal(key, (3,))
+
+    def apply(params, x):
+        return x["a"] @ params[:2] + x["b"] * params[2]
+
+    from priorax.networks import as_network
+
+    belief = Ensemble(num_members=2, network=as_network((init, apply)))
+    result = fit(belief, ({"a": X, "b": X[:, 0]}, Y), key=KEY, steps=5)
+    assert result.losses.shape == (5, 2)
+
+
+def test_progress_is_reported_after_each_chunk():
+    seen = []
+    fit(BELIEF, (X, Y), key=KEY, steps=2 * CHUNK + 5, progress=lambda done, loss: seen.append(done))
+    assert seen == [CHUNK, 2 * CHUNK, 2 * CHUNK + 5]
+
+
+def test_a_non_finite_loss_names_step_and_member():
+    def init(key, x):
+        return {"w": jax.random.normal(key, ()), "bad": jnp.zeros(())}
+
+    def apply(params, x):
+        return params["w"] * 1e30 * (1 + params["bad"])
+
+    from priorax.networks import as_network
+
+    belief = Ensemble(num_members=2, network=as_network((init, apply)), optimizer=optax.sgd(1.0))
+    with pytest.raises(
+        NonFiniteLoss, match=r"the loss of member 0 became (inf|nan) at step 0; lower the learning rate"
+    ):
+        fit(belief, (X, Y), key=KEY, steps=10)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "settings", "message"),
+    [
+        (X[:0], Y[:0], {}, "the data set is empty"),
+        (X, np.where(np.arange(300) == 3, np.nan, Y), {}, "y holds NaN or infinity"),
+        (np.where(X[0, 0] == X, np.inf, X), Y, {}, "x holds NaN or infinity"),
+        (X, Y[:10], {}, r"y has shape \(10, 1\) but x has 300 rows"),
+        (X, np.stack([Y, Y], 1), {}, r"y has shape \(300, 2\)"),
+        ({"a": X, "b": X[:5]}, Y, {}, "different numbers of rows"),
+        (X, Y, {"sample_weight": np.ones(3)}, "sample_weight has shape"),
+        (X, Y, {"steps": 0}, "steps=0 must be a whole number of at least 1"),
+        (X, Y, {"batch_size": -1}, "batch_size=-1 must be"),
+        (X, Y, {"noise": "nois"}, "did you mean"),
+        (X, Y, {"validation_fraction": 1.5}, "validation_fraction=1.5 must be a number above 0 and below 1"),
+    ],
+)
+def test_bad_input_gets_a_clear_error(x, y, settings, message):
+    with pytest.raises(ValueError, match=message):
+        fit(BELIEF, (x, y), key=KEY, **settings)
+
+
+def test_a_key_board_interrupt_comes_through_between_chunks():
+    def interrupt(done, loss):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(BELIEF, (X, Y), key=KEY, steps=500, progress=interrupt)
+
+
+def test_dropout_trains_with_fresh_masks():
+    result = fit(Dropout(network=MLP((50,))), (X, Y), key=KEY, steps=2000)
+    assert result.losses[-100:].mean() < 0.5 * result.losses[:20].mean()

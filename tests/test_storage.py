@@ -1,0 +1,167 @@
+import json
+import struct
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from conftest import forward, init
+from priorax import PriorEnsembleClassifier, PriorEnsembleRegressor, load, save
+from priorax.beliefs import L2, METHODS, belief_values, method
+from priorax.networks import MLP, as_network
+from priorax.priors import Function
+from priorax.storage import BadFile, Content, read, write, write_atomically
+
+KEY = jax.random.key(0)
+X = np.random.default_rng(0).standard_normal((20, 3)).astype(np.float32)
+SMALL = {"num_members": 3, "hidden_widths": (8,), "steps": 30, "random_state": 0}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_belief_comes_back_to_the_bit(name, tmp_path):
+    belief, _ = method(name, **({} if name == "exact" else {"network": MLP((6,))}))
+    state = init(belief, KEY, X[0])
+    save(tmp_path / "belief", belief, state, X[0])
+    again, restored = load(tmp_path / "belief")
+    assert jax.tree.structure((again, restored)) == jax.tree.structure((belief, state))
+    np.testing.assert_array_equal(belief_values(belief, state, KEY, X, 3), belief_values(again, restored, KEY, X, 3))
+
+
+def test_a_fitted_regressor_comes_back_to_the_bit(tmp_path):
+    model = PriorEnsembleRegressor(**SMALL, l2=L2(0.3), heteroscedastic=True).fit(X, X[:, :2])
+    model.save(tmp_path / "model")
+    again = PriorEnsembleRegressor.load(tmp_path / "model")
+    for a, b in zip(model.predict_uncertainty(X), again.predict_uncertainty(X), strict=True):
+        np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(model.partial_fit(X, X[:, :2]).predict(X), again.partial_fit(X, X[:, :2]).predict(X))
+
+
+def test_a_fitted_classifier_comes_back_with_its_labels(tmp_path):
+    model = PriorEnsembleClassifier(**SMALL).fit(X, np.where(X[:, 0] > 0, "yes", "no"))
+    model.save(tmp_path / "model")
+    again = PriorEnsembleClassifier.load(tmp_path / "model")
+    np.testing.assert_array_equal(model.predict(X), again.predict(X))
+    with pytest.raises(BadFile, match="holds a PriorEnsembleClassifier, not a PriorEnsembleRegressor"):
+        PriorEnsembleRegressor.load(tmp_path / "model")
+
+
+def test_ones_own_code_is_not_in_the_file_and_is_asked_for(tmp_path):
+    prior = Function(lambda x: jnp.sum(x))
+    model = PriorEnsembleRegressor(**SMALL, prior=prior).fit(X, X[:, 0])
+    model.save(tmp_path / "model")
+    with pytest.raises(BadFile, match=r"prior is your own code .* pass it again: load\(path, prior=...\)"):
+        PriorEnsembleRegressor.load(tmp_path / "model")
+    again = PriorEnsembleRegressor.load(tmp_path / "model", prior=prior)
+    np.testing.assert_array_equal(model.predict(X), again.predict(X))
+
+
+def test_another_network_than_was_saved_is_refused(tmp_path):
+    def pair(width):
+        return as_network((lambda key, x: jax.random.normal(key, (3, width)), lambda p, x: jnp.sum(x @ p)))
+
+    belief, _ = method("bs", network=pair(4), num_members=2)
+    save(tmp_path / "belief", belief, init(belief, KEY, X[0]), X[0])
+    with pytest.raises(BadFile, match=r"is float32\[2, 3, 4\], but this belief needs float32\[2, 3, 5\]"):
+        load(tmp_path / "belief", network=pair(5))
+
+
+@pytest.fixture
+def saved(tmp_path):
+    belief, _ = method("bsp", network=MLP((6,)), num_members=2)
+    save(tmp_path / "belief", belief, init(belief, KEY, X[0]), X[0])
+    return tmp_path / "belief"
+
+
+def test_a_truncated_file_is_refused_at_every_length(saved):
+    content = saved.read_bytes()
+    for length in (0, 4, 20, len(content) // 2, len(content) - 1):
+        saved.write_bytes(content[:length])
+        with pytest.raises(BadFile, match="is not a priorax file, or was cut short"):
+            load(saved)
+
+
+def test_an_altered_number_is_noticed(saved):
+    content = bytearray(saved.read_bytes())
+    content[-3] ^= 1
+    saved.write_bytes(content)
+    with pytest.raises(BadFile, match="altered or damaged"):
+        load(saved)
+
+
+def rewrite_header(path, change):
+    content = path.read_bytes()
+    (length,) = struct.unpack("<Q", content[:8])
+    header = json.loads(content[8 : 8 + length])
+    change(header["__metadata__"])
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + content[8 + length :])
+
+
+def test_an_altered_description_is_noticed(saved):
+    rewrite_header(
+        saved, lambda m: m.update(description=m["description"].replace('"prior_scale": 1.0', '"prior_scale": 9.0'))
+    )
+    with pytest.raises(BadFile, match="altered or damaged"):
+        load(saved)
+
+
+def test_a_foreign_file_and_another_version_are_refused(saved, tmp_path):
+    rewrite_header(saved, lambda m: m.update(version="99"))
+    with pytest.raises(BadFile, match="has version '99', this priorax reads 1"):
+        load(saved)
+    rewrite_header(saved, lambda m: m.update(format="other"))
+    with pytest.raises(BadFile, match="was not written by priorax"):
+        load(saved)
+    (tmp_path / "text").write_text("hello")
+    with pytest.raises(BadFile, match="is not a priorax file"):
+        load(tmp_path / "text")
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        load(tmp_path / "nothing")
+
+
+def test_a_file_can_name_no_class_but_ours(tmp_path):
+    """A well-formed file with a valid checksum, made by a stranger: nothing it names is imported or called."""
+    evil = {
+        "belief": {"kind": "os.system", "fields": {"command": "touch pwned"}},
+        "x": {"shape": [1], "dtype": "float32"},
+    }
+    write(tmp_path / "evil", Content("belief", evil, {}))
+    with pytest.raises(BadFile, match=r"unknown kind 'os.system'"):
+        load(tmp_path / "evil")
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_no_rest(tmp_path):
+    """A full disk, for real: a child process may write no more than 1,000 bytes to any file."""
+    target = tmp_path / "file"
+    write_atomically(target, b"old")
+    script = (
+        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "from priorax.storage import write_atomically;"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000));"
+        "write_atomically(sys.argv[1], b'x' * 100_000)"
+    )
+    result = subprocess.run([sys.executable, "-c", script, str(target)], capture_output=True, text=True, check=False)
+    assert "File too large" in result.stderr
+    assert target.read_bytes() == b"old"
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="is not a folder; make it first"):
+        write_atomically(tmp_path / "no" / "file", b"")
+
+
+def test_what_is_read_is_what_was_written(tmp_path):
+    content = Content("kind", {"a": [1, None, "x"]}, {"array": np.arange(6).reshape(2, 3)})
+    write(tmp_path / "file", content)
+    again = read(tmp_path / "file")
+    assert (again.kind, again.description) == (content.kind, content.description)
+    np.testing.assert_array_equal(again.arrays["array"], content.arrays["array"])
+
+
+def test_forward_is_the_same_after_loading(saved):
+    belief, state = load(saved)
+    assert np.all(np.isfinite(forward(belief, state, X, KEY)))
