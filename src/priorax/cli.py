@@ -61,8 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
 
         print(f"priorax {__version__}")
         return 0
-    words = "Randomized prior functions: ensembles that know what they do not know."
-    command: Any = tyro.cli(Command, prog="priorax", args=arguments, description=words)
+    command = parse(arguments)
     run: dict[type, Callable[[Any], int]] = {Check: _check, Reproduce: _reproduce, Demo: _demo}
     try:
         from priorax.caching import enable_compilation_cache
@@ -77,6 +76,12 @@ def main(arguments: list[str] | None = None) -> int:
             raise
         Console(stderr=True).print(f"[bold red]error:[/] {error}", highlight=False)
         return 2 if isinstance(error, ValueError | TypeError) else 1
+
+
+def parse(arguments: list[str]) -> Any:
+    """The command that these words mean."""
+    words = "Randomized prior functions: ensembles that know what they do not know."
+    return tyro.cli(Command, prog="priorax", args=arguments, description=words)
 
 
 def _check(command: Check) -> int:

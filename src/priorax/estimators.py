@@ -4,6 +4,8 @@ PriorEnsembleRegressor().fit(X, y).predict(X, return_std=True)
 """
 
 import copy
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, no_type_check
@@ -71,7 +73,7 @@ class _PriorEnsemble(BaseEstimator):
         if self.prior is None:
             prior = None
         elif isinstance(self.prior, str):
-            own = MLP(widths, bias_scale=1.0)
+            own = MLP(widths[:1], bias_scale=1.0)
             prior = {"network": own, **PRIORS}[one_of("prior", self.prior, ["network", *PRIORS])]
         else:
             prior = as_network(self.prior)
@@ -165,11 +167,18 @@ class _PriorEnsemble(BaseEstimator):
         """`compute(belief, state, rows)` over padded chunks of fixed size; each result [row, ...], concatenated."""
         check_is_fitted(self, "state_")
         X = validate_data(self, X, reset=False, dtype=np.float64)
-        x, parts = self._inputs(X), []
-        for start in range(0, len(X), ROWS):
+        x = self._inputs(X)
+
+        def chunk(start: int) -> list[np.ndarray]:
             rows = min(ROWS, len(X) - start)
-            chunk = jax.tree.map(lambda leaf, at=start, n=rows: np.pad(leaf[at : at + n], [(0, ROWS - n), (0, 0)]), x)
-            parts.append([np.asarray(part)[:rows] for part in compute(self.belief_, self.state_, chunk)])
+            padded = jax.tree.map(lambda leaf: np.pad(leaf[start : start + rows], [(0, ROWS - rows), (0, 0)]), x)
+            return [np.asarray(part)[:rows] for part in compute(self.belief_, self.state_, padded)]
+
+        first, *others = range(0, len(X), ROWS)
+        parts = [chunk(first)]
+        if others:  # compiled code runs outside the interpreter's lock, so threads use all cores
+            with ThreadPoolExecutor(os.cpu_count()) as threads:
+                parts.extend(threads.map(chunk, others))
         return [np.concatenate(part) for part in zip(*parts, strict=True)]
 
     def save(self, path: Path | str) -> None:
@@ -212,8 +221,8 @@ class PriorEnsembleRegressor(RegressorMixin, _PriorEnsemble):
     Parameters
     ----------
     num_members : K, how many members.
-    hidden_widths : units of each hidden layer, for members and for the random-network prior.
-    prior : "network" (random MLP with random biases), "linear", "fourier" (draws of a Gaussian process), "constant",
+    hidden_widths : units of each hidden layer.
+    prior : "network" (a random network with one hidden layer, as wide as the first, and random biases), "linear", "fourier" (draws of a Gaussian process), "constant",
         None, any network or (init, apply) pair, or `Function(f)`. Ours see standardised X; your own see raw X.
     prior_scale : beta, in units of the standardised target.
     noise : data noise by name (none, bootstrap, poisson, double_or_nothing, exponential) or object.
@@ -500,7 +509,12 @@ def _label_columns(y: np.ndarray) -> np.ndarray:
 
 @jax.jit
 def _outputs(belief: Ensemble, state: State, x: Any) -> Float[Array, "member row output size"]:
-    return belief.forward(state, jax.random.key(0), x, shared=True)
+    """Member after member: one member's activations stay in the cache, and its products use all cores."""
+
+    def member(parts: Any) -> Array:
+        return jax.vmap(lambda row: belief.output(parts[0], parts[1], row))(x)
+
+    return jax.lax.map(member, (state.params, state.frozen))
 
 
 @jax.jit

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from priorax.beliefs.base import Batch, Belief, State, stream_losses
 from priorax.beliefs.ensemble import Ensemble
 from priorax.checks import fraction, positive_int
-from priorax.noise import as_noise
+from priorax.noise import Noise, as_noise
 
 CHUNK = 100
 """Steps between two looks of the host."""
@@ -65,11 +65,9 @@ def form_data(
     """
     n, y, sample_weight = _checked(belief, x, y, sample_weight)
     noise = as_noise(noise)
-    key_weight, key_shift = jax.random.split(key)
-    shift = jax.vmap(lambda k: noise.shift(k, n, belief.num_outputs))(jax.random.split(key_shift, belief.num_streams))
+    weight, shift = _draw_noise(noise, key, belief.num_streams, n, belief.num_outputs)
     if shift is not None and not np.issubdtype(y.dtype, np.floating):
         raise ValueError(f"noise={noise!r} moves targets, but these targets are classes; use a resampling noise")
-    weight = jax.vmap(lambda k: noise.weights(k, n))(jax.random.split(key_weight, belief.num_streams))
     targets = jnp.asarray(y)[None] if shift is None else jnp.asarray(y)[None] + shift
     padded = _bucket(n)
     return _assemble(
@@ -81,6 +79,16 @@ def form_data(
         jnp.asarray(n),
         jnp.asarray(seen, dtype=float),
     )
+
+
+@functools.partial(jax.jit, static_argnums=(0, 2, 3, 4))
+def _draw_noise(
+    noise: Noise, key: PRNGKeyArray, num_streams: int, n: int, num_outputs: int
+) -> tuple[Float[Array, "stream row"], Float[Array, "stream row output"] | None]:
+    """Weights and target shifts of every (stream, example)."""
+    key_weight, key_shift = jax.random.split(key)
+    weight = jax.vmap(lambda k: noise.weights(k, n))(jax.random.split(key_weight, num_streams))
+    return weight, jax.vmap(lambda k: noise.shift(k, n, num_outputs))(jax.random.split(key_shift, num_streams))
 
 
 @eqx.filter_jit

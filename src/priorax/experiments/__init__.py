@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from priorax import __version__
 from priorax.checks import one_of
 from priorax.report.plots import save_figure
-from priorax.report.rows import Row, write_rows
+from priorax.report.rows import Row, read_rows, write_rows
 
 PRESETS = ("quick", "paper")
 NAMES = ("figure1", "figure2", "figure12", "figure13", "table1")
@@ -37,9 +37,10 @@ def reproduce(name: str, preset: str, out: Path, report: Report = lambda share, 
     one_of("preset", preset, PRESETS)
     prepare_folder(out)
     stamp = {"experiment": name, "preset": preset, "version": __version__}
-    rows: list[dict[str, Any]] = [{**stamp, **row} for row in module.run(preset, report)]
-    write_rows(out / f"{name}.csv", rows)
-    paths = [out / f"{name}.csv", *save_figure(module.figure(rows), out, name)]
+    path = out / f"{name}.csv"
+    write_rows(path, [{**stamp, **row} for row in module.run(preset, report)])
+    rows = read_rows(path)  # what is drawn is what is in the file
+    paths = [path, *save_figure(module.figure(rows), out, name)]
     return Result(rows, paths, module.summary(rows))
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +28,7 @@ def lemma_1() -> Iterator[Check]:
     yield Check("lemma 1", f"bootstrap + prior: spread on {COPIES} copies / on 1", ratio, theory, ratio < limit)
 
 
-def duplicate_ratio(name: str, **settings: float) -> float:
+def duplicate_ratio(name: str, **settings: Any) -> float:
     """Mean spread at the inputs of a noisy data set, after fitting it repeated, over that after fitting it once."""
     random = np.random.default_rng(1)
     x = random.uniform(-1, 1, (40, 1)).astype(np.float32)

@@ -1,0 +1,92 @@
+"""The command as a user meets it, in a process of its own where that matters."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from priorax import __version__, sanity
+from priorax.caching import enable_compilation_cache
+from priorax.cli import main
+from priorax.sanity import Check
+
+COMMAND = [sys.executable, "-m", "priorax.cli"]
+
+
+def test_version_and_help_answer_at_once(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"priorax {__version__}\n"
+    with pytest.raises(SystemExit) as stop:
+        main(["--help"])
+    assert stop.value.code == 0
+    assert "reproduce" in capsys.readouterr().out
+
+
+def test_help_does_not_wait_for_jax():
+    script = "import sys, priorax.cli; assert 'jax' not in sys.modules and 'sklearn' not in sys.modules"
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_an_unknown_figure_is_one_line_and_exit_code_2(capsys, tmp_path):
+    assert main(["reproduce", "figur13", "--out", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert "did you mean 'figure13'" in error.replace("\n", " ")
+    assert "Traceback" not in error
+    with pytest.raises(ValueError, match="figur13"):
+        main(["reproduce", "figur13", "--out", str(tmp_path), "--debug"])
+
+
+def test_reproduce_writes_rows_and_pictures_and_says_where(capsys, tmp_path):
+    assert main(["reproduce", "figure2", "--out", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    for ending in ("csv", "png", "svg"):
+        assert f"figure2.{ending}" in out
+        assert (tmp_path / f"figure2.{ending}").stat().st_size > 1000
+
+
+def test_an_unwritable_folder_is_exit_code_1(capsys, tmp_path):
+    (tmp_path / "file").write_text("")
+    assert main(["reproduce", "figure2", "--out", str(tmp_path / "file")]) == 1
+    assert "choose another folder" in capsys.readouterr().err.replace("\n", " ")
+
+
+@pytest.mark.parametrize("passed", [True, False])
+def test_check_prints_a_table_and_fails_when_a_lemma_does(passed, capsys, monkeypatch):
+    monkeypatch.setattr(
+        sanity, "run_checks", lambda report: [Check("lemma 9", "a claim", 1.5, "> 1", passed, "a note")]
+    )
+    assert main(["check"]) == (0 if passed else 1)
+    out = capsys.readouterr().out
+    assert "lemma 9" in out
+    assert "1.5" in out
+    assert "a note" in out
+
+
+def test_ctrl_c_in_mid_fit_leaves_nothing_half_written(tmp_path):
+    """A real SIGINT to a real run that is training."""
+    process = subprocess.Popen(
+        [*COMMAND, "reproduce", "figure13", "--preset", "paper", "--out", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "FORCE_COLOR": "1"},
+    )
+    time.sleep(20)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"interrupted" in error
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_cache_is_the_users_own(tmp_path, monkeypatch):
+    before = enable_compilation_cache()
+    folder = enable_compilation_cache(tmp_path / "cache")
+    assert folder.stat().st_mode & 0o077 == 0
+    monkeypatch.setattr("os.getuid", lambda: 12345)
+    with pytest.raises(PermissionError, match="another user's"):
+        enable_compilation_cache(tmp_path / "cache")
+    monkeypatch.undo()
+    enable_compilation_cache(before)
