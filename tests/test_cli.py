@@ -55,9 +55,8 @@ def test_an_unwritable_folder_is_exit_code_1(capsys, tmp_path):
 
 @pytest.mark.parametrize("passed", [True, False])
 def test_check_prints_a_table_and_fails_when_a_lemma_does(passed, capsys, monkeypatch):
-    monkeypatch.setattr(
-        sanity, "run_checks", lambda report: [Check("lemma 9", "a claim", 1.5, "> 1", passed, "a note")]
-    )
+    check = Check("lemma 9", "a claim", 1.5, "> 1", passed, "a note")
+    monkeypatch.setattr(sanity, "run_checks", lambda report: [check])
     assert main(["check"]) == (0 if passed else 1)
     out = capsys.readouterr().out
     assert "lemma 9" in out
@@ -86,7 +85,7 @@ def test_the_cache_is_the_users_own(tmp_path, monkeypatch):
     folder = enable_compilation_cache(tmp_path / "cache")
     assert folder.stat().st_mode & 0o077 == 0
     monkeypatch.setattr("os.getuid", lambda: 12345)
-    with pytest.raises(PermissionError, match="another user's"):
+    with pytest.raises(PermissionError, match="another user"):
         enable_compilation_cache(tmp_path / "cache")
     monkeypatch.undo()
     enable_compilation_cache(before)

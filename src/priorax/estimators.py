@@ -222,8 +222,9 @@ class PriorEnsembleRegressor(RegressorMixin, _PriorEnsemble):
     ----------
     num_members : K, how many members.
     hidden_widths : units of each hidden layer.
-    prior : "network" (a random network with one hidden layer, as wide as the first, and random biases), "linear", "fourier" (draws of a Gaussian process), "constant",
-        None, any network or (init, apply) pair, or `Function(f)`. Ours see standardised X; your own see raw X.
+    prior : "network" (a random network with one hidden layer, as wide as the first, and random biases), "linear",
+        "fourier" (draws of a Gaussian process), "constant", None, any network or (init, apply) pair, or `Function(f)`.
+        Ours see standardised X; your own see raw X.
     prior_scale : beta, in units of the standardised target.
     noise : data noise by name (none, bootstrap, poisson, double_or_nothing, exponential) or object.
     network : the trainable function, if not an MLP of `hidden_widths`.

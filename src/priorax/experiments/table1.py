@@ -188,6 +188,13 @@ def run(preset: str, report: Report) -> Iterator[dict[str, Any]]:
     report(1.0, "done")
 
 
+def short(number: float) -> str:
+    """Two digits, plainly."""
+    if abs(number) < 1e-3:
+        return "0"
+    return f"{number:.0f}" if abs(number) >= 10 else f"{number:.2g}"
+
+
 SIGNS = {TICK: ("✓", "#2a8f3c"), CIRCLE: ("●", "#e0a100"), CROSS: ("✗", "#c0332b"), "later": ("later", "#888888")}
 
 
@@ -210,7 +217,7 @@ def figure(rows: list[Row]) -> Figure:
                 j + 0.3, i + 0.5, sign, color=colour, ha="center", va="center", fontsize=14 if len(sign) < 2 else 9
             )
             if "number" in cell:
-                axis.text(j + 0.42, i + 0.5, f"{cell['number']:.2g}", va="center", fontsize=9, color="#444444")
+                axis.text(j + 0.42, i + 0.5, short(cell["number"]), va="center", fontsize=9, color="#444444")
             sign, colour = SIGNS[cell["paper"]]
             axis.text(j + 0.8, i + 0.5, sign, color=colour, ha="center", va="center", fontsize=9, alpha=0.7)
     drawing.supxlabel("large: measured here, with its number; small, right: the paper's mark", fontsize=9)
@@ -219,13 +226,13 @@ def figure(rows: list[Row]) -> Figure:
 
 def summary(rows: list[Row]) -> list[tuple[str, ...]]:
     """Where ours agree with the paper's marks, and where not."""
-    table: list[tuple[str, ...]] = [("method", *COLUMNS)]
+    table: list[tuple[str, ...]] = [("ours | the paper's", *COLUMNS)]
     for name, title in ROWS.items():
         cells = []
         for column_name in COLUMNS:
             (cell,) = where(rows, method=name, column=column_name)
             ours, theirs = SIGNS[cell["ours"]][0], SIGNS[cell["paper"]][0]
-            number = f" {cell['number']:.2g}" if "number" in cell else ""
-            cells.append("later" if cell["ours"] == "later" else f"{ours}{number} (paper {theirs})")
+            number = f" {short(cell['number'])}" if "number" in cell else ""
+            cells.append("later" if cell["ours"] == "later" else f"{ours}{number} | {theirs}")
         table.append((title, *cells))
     return table
