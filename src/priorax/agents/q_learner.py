@@ -1,0 +1,153 @@
+"""The Q-learner of appendix A over any belief: `act`, `update_buffer`, `learn_from_buffer`.
+
+With `Ensemble(prior=...)` it is BootDQN with randomized prior functions (algorithm 2); with another belief, a rival.
+"""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+
+from priorax.beliefs import Batch, Belief, Ensemble, Info, State, greedy_backup, plain_batch, values_of
+from priorax.replay import Buffer, EnsembleBuffer, Transition
+
+
+class Stored(NamedTuple):
+    """What replay keeps of a step. A prior never changes, so its values are stored beside the transition."""
+
+    transition: Transition
+    prior: Float[Array, "stream output prior"] | None
+    next_prior: Float[Array, "stream output prior"] | None
+
+
+class AgentState(NamedTuple):
+    """What an agent carries."""
+
+    belief: State
+    target: PyTree
+    """The target network's parameters; priors are not in it, so online and target share them."""
+    buffer: Buffer
+    index: PyTree
+    """The function drawn for this episode."""
+    updates: Int[Array, ""]
+
+
+class QLearner(eqx.Module):
+    """Thompson sampling with Q-learning on the loss of equation (6)."""
+
+    belief: Belief
+    buffer: EnsembleBuffer = eqx.field(static=True)
+    batch_size: int = eqx.field(static=True, default=128)
+    discount: float | Float[Array, ""] = 0.99
+    """gamma."""
+    target_period: int = eqx.field(static=True, default=1)
+    """Updates between copies into the target network; 1 is the paper's algorithm 2."""
+    double_q: bool = eqx.field(static=True, default=False)
+    """Let the online network choose the next action."""
+    shared_batch: bool = eqx.field(static=True, default=False)
+    """One minibatch for all members, with masks as weights; else each draws its own."""
+    draw_each_step: bool = eqx.field(static=True, default=False)
+    """Draw a new function at each step instead of each episode."""
+
+    def __check_init__(self) -> None:
+        if self.batch_size > self.buffer.capacity:
+            raise ValueError(
+                f"batch_size={self.batch_size} exceeds capacity={self.buffer.capacity}; "
+                "raise capacity or lower batch_size"
+            )
+        if self.buffer.num_streams != self.belief.num_streams:
+            raise ValueError(
+                f"num_streams={self.buffer.num_streams} of the buffer differs from the belief's "
+                f"{self.belief.num_streams}; give both the same"
+            )
+
+    def init(self, key: PRNGKeyArray, obs: Any) -> AgentState:
+        """A fresh agent; obs is one example observation."""
+        key_belief, key_draw = jax.random.split(key)
+        belief = self.belief.init(key_belief, obs)
+        zero = jnp.zeros(())
+        transition = Transition(obs, zero.astype(int), zero, obs, zero.astype(bool))
+        buffer = self.buffer.init(self._stored(belief, transition))
+        return AgentState(belief, belief.params, buffer, self.belief.draw(belief, key_draw), jnp.zeros((), int))
+
+    def start_episode(self, state: AgentState, key: PRNGKeyArray) -> AgentState:
+        """Draw the function to follow: a member, uniformly, for an ensemble."""
+        return state._replace(index=self.belief.draw(state.belief, key))
+
+    def act(self, state: AgentState, key: PRNGKeyArray, obs: Any) -> Int[Array, ""]:
+        """Greedy on the drawn function, ties broken at random."""
+        key_draw, key_tie = jax.random.split(key)
+        index = self.belief.draw(state.belief, key_draw) if self.draw_each_step else state.index
+        values = self.belief.value(state.belief, index, obs)
+        best = values == jnp.max(values)
+        return jnp.argmax(jnp.where(best, jax.random.uniform(key_tie, values.shape), -1.0))
+
+    def update_buffer(self, state: AgentState, key: PRNGKeyArray, transition: Transition) -> AgentState:
+        """Remember one transition; beliefs that count, count it."""
+        once = plain_batch(
+            jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], transition.obs),
+            jnp.zeros((1, self.belief.num_outputs)),
+            self.belief.num_streams,
+        )
+        belief = self.belief.observe(state.belief, once)
+        buffer = self.buffer.add(state.buffer, self._stored(belief, transition), key)
+        return state._replace(belief=belief, buffer=buffer)
+
+    def learn_from_buffer(self, state: AgentState, key: PRNGKeyArray) -> tuple[AgentState, Info]:
+        """Algorithm 2: one optimiser step of every member on its own minibatch. Who has no data learns nothing."""
+        key_slots, key_target, key_online = jax.random.split(key, 3)
+        streams = self.belief.num_streams
+        counts = self.buffer.counts(state.buffer)
+        if self.shared_batch:
+            slots, weight = self.buffer.sample_shared(state.buffer, key_slots, self.batch_size)
+        else:
+            slots = self.buffer.sample_slots(state.buffer, key_slots, self.batch_size)
+            weight = jnp.ones((streams, self.batch_size))
+        stored = self.buffer.get(state.buffer, slots)
+        prior, next_prior = (self._by_stream(part) for part in (stored.prior, stored.next_prior))
+        step: Transition = stored.transition
+        target_state = state.belief._replace(params=state.target)
+        following = self.belief.forward(target_state, key_target, step.next_obs, next_prior, self.shared_batch)
+        selector = None
+        if self.double_q:
+            online = self.belief.forward(state.belief, key_target, step.next_obs, next_prior, self.shared_batch)
+            selector = values_of(self.belief.head, online)
+        reward, alive = (
+            jnp.broadcast_to(part, (streams, self.batch_size)) for part in (step.reward, 1.0 - step.terminated)
+        )
+        backup = jax.vmap(jax.vmap(lambda *parts: greedy_backup(self.belief.head, *parts)))
+        target = backup(following, reward, self.discount * alive, *(() if selector is None else (selector,)))
+        batch = Batch(
+            step.obs,
+            jax.lax.stop_gradient(target),
+            weight * (counts > 0)[:, None],
+            counts.astype(float),
+            step.action,
+            prior,
+            self.shared_batch,
+        )
+        belief, info = self.belief.update(state.belief, batch, key_online)
+        updates = state.updates + 1
+        params = belief.params
+        if self.target_period > 1:
+            copy = updates % self.target_period == 0
+            params = jax.tree.map(lambda new, old: jnp.where(copy, new, old), belief.params, state.target)
+        return state._replace(belief=belief, target=params, updates=updates), info
+
+    def _stored(self, belief: State, transition: Transition) -> Stored:
+        if not isinstance(self.belief, Ensemble) or self.belief.prior is None:
+            return Stored(transition, None, None)
+        both = jax.tree.map(lambda a, b: jnp.stack([a, b]), transition.obs, transition.next_obs)
+        values = self.belief.prior_values(belief, both)
+        assert values is not None
+        return Stored(transition, values[:, 0], values[:, 1])
+
+    def _by_stream(self, prior: Array | None) -> Float[Array, "stream batch output prior"] | None:
+        """Stored prior values [..., batch, stream, output, prior] as each stream's own."""
+        if prior is None:
+            return None
+        if self.shared_batch:
+            return jnp.moveaxis(prior, 1, 0)
+        return jax.vmap(lambda own, k: own[:, k])(prior, jnp.arange(self.belief.num_streams))

@@ -1,0 +1,1 @@
+"""`live` (algorithm 3): agents meet environments."""

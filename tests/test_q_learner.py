@@ -1,0 +1,171 @@
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from priorax.agents import QLearner
+from priorax.beliefs import Adam, Ensemble
+from priorax.envs.deep_sea import DeepSea
+from priorax.loops.compiled import Loop, episodes_to_learn, live
+from priorax.networks import MLP, Table
+from priorax.replay import EnsembleBuffer, Transition
+
+KEY = jax.random.key(0)
+learn = eqx.filter_jit(lambda agent, state, key: agent.learn_from_buffer(state, key))
+add = eqx.filter_jit(lambda agent, state, key, transition: agent.update_buffer(state, key, transition))
+
+
+NETWORK = MLP((8,))
+
+
+def make(num_members=3, network=NETWORK, mask_prob=0.5, capacity=32, **settings):
+    belief = Ensemble(num_members=num_members, network=network, prior=network, prior_scale=2.0, num_outputs=2)
+    return QLearner(belief, EnsembleBuffer(capacity, num_members, mask_prob), batch_size=16, **settings)
+
+
+def experience(agent, count, seed=0):
+    state = jax.jit(agent.init)(KEY, jnp.zeros(4))
+    random = np.random.default_rng(seed)
+    for t in range(count):
+        obs, following = jnp.asarray(random.standard_normal((2, 4)))
+        transition = Transition(obs, jnp.asarray(t % 2), jnp.asarray(float(t)), following, jnp.asarray(t % 5 == 4))
+        state = add(agent, state, jax.random.fold_in(KEY, t), transition)
+    return state
+
+
+@pytest.mark.parametrize("double_q", [False, True])
+@pytest.mark.parametrize("shared_batch", [False, True])
+def test_the_loss_is_equation_6_with_one_prior_in_online_and_target(double_q, shared_batch):
+    """Recomputed one transition at a time, priors evaluated afresh, with a target network that lags behind."""
+    agent = make(double_q=double_q, shared_batch=shared_batch, discount=0.9, target_period=1000)
+    state = experience(agent, 20)
+    for i in range(3):
+        state, _ = learn(agent, state, jax.random.key(i))
+    key = jax.random.key(9)
+    _, info = learn(agent, state, key)
+    key_slots = jax.random.split(key, 3)[0]
+    if shared_batch:
+        slots, weight = agent.buffer.sample_shared(state.buffer, key_slots, 16)
+        slots = jnp.broadcast_to(slots, (3, 16))
+    else:
+        slots, weight = agent.buffer.sample_slots(state.buffer, key_slots, 16), np.ones((3, 16))
+    value = eqx.filter_jit(agent.belief.value)
+    target_belief = state.belief._replace(params=state.target)
+    for k in range(3):
+        total = 0.0
+        for b in range(16):
+            step = agent.buffer.get(state.buffer, slots[k, b]).transition
+            target_q = value(target_belief, jnp.asarray(k), step.next_obs)
+            chooser = value(state.belief, jnp.asarray(k), step.next_obs) if double_q else target_q
+            backup = step.reward + 0.9 * (1 - step.terminated) * target_q[jnp.argmax(chooser)]
+            gap = backup - value(state.belief, jnp.asarray(k), step.obs)[step.action]
+            total += float(weight[k, b] * gap**2) / 16
+        assert float(info.loss[k]) == pytest.approx(total, rel=1e-4)
+
+
+def test_the_target_network_follows_its_period():
+    agent = make(target_period=3)
+    state = experience(agent, 20)
+    for i in range(1, 7):
+        before = state.target
+        state, _ = learn(agent, state, jax.random.key(i))
+        same = jax.tree.map(lambda a, b: bool(jnp.all(a == b)), state.target, before if i % 3 else state.belief.params)
+        assert all(jax.tree.leaves(same))
+
+
+def test_a_member_without_data_learns_nothing():
+    agent = make(num_members=30, mask_prob=0.1)
+    state = experience(agent, 3)
+    after, info = learn(agent, state, KEY)
+    empty = np.asarray(agent.buffer.counts(state.buffer)) == 0
+    assert 0 < empty.sum() < 30
+    moved = np.any(np.asarray(after.belief.params[0].weight) != np.asarray(state.belief.params[0].weight), axis=(1, 2))
+    np.testing.assert_array_equal(moved, ~empty)
+    assert np.all(np.asarray(info.loss)[empty] == 0)
+
+
+def test_ties_are_broken_at_random():
+    belief = Ensemble(num_members=1, network=MLP((), weight_std=0.0), num_outputs=2)
+    agent = QLearner(belief, EnsembleBuffer(16, 1, 1.0), batch_size=4)
+    state = agent.init(KEY, jnp.zeros(4))
+    actions = jax.vmap(lambda k: agent.act(state, k, jnp.ones(4)))(jax.random.split(KEY, 400))
+    assert 150 < int(actions.sum()) < 250
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Two steps; the reward of the second is 1 for action 1. Known values: Q(0, .) = gamma, Q(1, 0) = 0, Q(1, 1) = 1.
+
+    With `truncates` the episode never terminates: the bootstrap goes on, and values are those of an endless task."""
+
+    truncates: bool = False
+    num_actions: int = 2
+    default_params: None = None
+
+    def reset(self, key, params):
+        return jnp.zeros((), int), jnp.zeros((), int)
+
+    def step(self, key, state, action, params):
+        reward = jnp.where((state == 1) & (action == 1), 1.0, 0.0)
+        done = state == 1
+        final = jnp.where(done, 0 if self.truncates else 2, 1)
+        after = jnp.where(done, 0, 1)
+        never = jnp.zeros((), bool)
+        terminated, truncated = (never, done) if self.truncates else (done, never)
+        return after, after, reward, terminated, truncated, {"final_observation": final}
+
+
+def greedy_values(env, steps=1500, **settings):
+    network = Table(2, (16,))
+    belief = Ensemble(num_members=4, network=network, prior=network, num_outputs=2, optimizer=Adam(1e-2))
+    agent = QLearner(belief, EnsembleBuffer(200, 4, 0.5), batch_size=32, discount=0.8, **settings)
+    loop = Loop(env, agent)
+    start = jax.jit(loop.init)(KEY, None)
+    end, _ = jax.jit(lambda s: jax.lax.scan(lambda c, _: loop.step(KEY, None, c), s, length=steps))(start)
+    return jnp.mean(belief.forward(end.agent.belief, KEY, jnp.arange(2), shared=True)[..., 0], axis=0)
+
+
+def test_a_two_step_probe_reaches_its_known_values():
+    values = greedy_values(Probe(), draw_each_step=True)
+    assert float(values[0].max()) == pytest.approx(0.8, abs=0.05)
+    assert float(values[1, 1]) == pytest.approx(1.0, abs=0.05)
+
+
+def test_truncation_does_not_cut_the_bootstrap():
+    """Worth 1 every second step for ever: Q(1, 1) = 1 + 0.8 Q(0), Q(0) = 0.8 Q(1, 1)."""
+    values = greedy_values(Probe(truncates=True), steps=3000, target_period=4)
+    assert float(values[1, 1]) == pytest.approx(1 / (1 - 0.64), rel=0.1)
+
+
+def deep_sea_agent(size, num_members=10):
+    network = Table(size * size, (20,))
+    belief = Ensemble(num_members=num_members, network=network, prior=network, prior_scale=5.0, num_outputs=2)
+    return Loop(DeepSea(size), QLearner(belief, EnsembleBuffer(2000, num_members, 0.5), batch_size=64))
+
+
+def test_bootstrapped_dqn_with_priors_learns_deep_sea_and_repeats_itself_to_the_bit():
+    loop = deep_sea_agent(6)
+    params = loop.env.params(jax.random.key(1))
+    runs = [list(live(loop, KEY, params, episodes=150, chunk=chunk)) for chunk in (300, 300, 450)]
+    assert runs[0] == runs[1] == runs[2], "neither a second run nor another chunk size changes a bit"
+    assert episodes_to_learn([episode.bad for episode in runs[0]]) is not None
+    assert max(episode.total_return for episode in runs[0]) == pytest.approx(loop.env.optimal_return, abs=1e-5)
+    other = list(live(loop, jax.random.key(5), params, episodes=20, chunk=300))
+    assert other != runs[0][:20]
+
+
+def test_episodes_to_learn_is_the_papers_measure():
+    assert episodes_to_learn([True] * 9 + [False]) is None
+    assert episodes_to_learn([True] * 9 + [False] * 2) == 11
+    assert episodes_to_learn([False]) == 1
+
+
+def test_bad_settings_are_refused():
+    with pytest.raises(ValueError, match="batch_size=16 exceeds capacity=8; raise capacity or lower batch_size"):
+        make(capacity=8)
+    belief = Ensemble(num_members=3, network=MLP((8,)), num_outputs=2)
+    with pytest.raises(ValueError, match="differs from the belief's 3"):
+        QLearner(belief, EnsembleBuffer(200, 4))

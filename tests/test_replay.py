@@ -1,0 +1,88 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from priorax.replay import EnsembleBuffer, Transition
+
+KEY = jax.random.key(0)
+
+
+def transition(t):
+    """Everything about it tells its time; observations are a pytree of odd dtypes."""
+    t = jnp.asarray(t)
+    obs = {"pixels": jnp.full((2, 2), t % 256).astype(jnp.uint8), "place": t.astype(jnp.int16)}
+    return Transition(obs, t % 3, t.astype(float), obs, t % 2 == 0)
+
+
+def filled(buffer, count):
+    def add(state, t):
+        return buffer.add(state, transition(t), jax.random.fold_in(KEY, t)), None
+
+    return jax.jit(lambda: jax.lax.scan(add, buffer.init(transition(0)), jnp.arange(count))[0])()
+
+
+def masks_of(buffer, count):
+    keys = [jax.random.fold_in(KEY, t) for t in range(count)]
+    return np.stack([jax.random.bernoulli(k, buffer.mask_prob, (buffer.num_streams,)) for k in keys])
+
+
+@pytest.mark.parametrize("count", [3, 16, 17, 45])
+@pytest.mark.parametrize("mask_prob", [0.5, 0.2, 1.0])
+def test_each_stream_samples_exactly_its_own_stored_transitions(count, mask_prob):
+    """Against the paper's K separate buffers: every own transition turns up, nothing else does, alike often."""
+    buffer = EnsembleBuffer(16, 4, mask_prob)
+    state = filled(buffer, count)
+    mask = masks_of(buffer, count) if mask_prob < 1 else np.ones((count, 4), bool)
+    slots = jax.jit(lambda k: buffer.sample_slots(state, k, 4000))(jax.random.key(1))
+    times = np.asarray(buffer.get(state, slots).reward)
+    for k in range(4):
+        own = {t for t in range(max(0, count - 16), count) if mask[t, k]}
+        assert int(buffer.counts(state)[k]) == len(own)
+        if own:
+            found, often = np.unique(times[k], return_counts=True)
+            assert set(found.astype(int)) == own
+            assert often.std() < 6 * np.sqrt(4000 / len(own))
+
+
+def test_what_is_read_is_what_was_inserted():
+    buffer = EnsembleBuffer(8, 2, 0.5)
+    state = filled(buffer, 13)
+    got = buffer.get(state, jnp.arange(8))
+    times = np.asarray(got.reward).astype(int)
+    assert sorted(times) == list(range(5, 13))
+    assert got.obs["pixels"].dtype == jnp.uint8
+    np.testing.assert_array_equal(got.obs["pixels"][:, 0, 0], times)
+    np.testing.assert_array_equal(got.obs["place"], times)
+    np.testing.assert_array_equal(got.terminated, times % 2 == 0)
+
+
+def test_shared_minibatches_carry_weights_of_mean_one():
+    buffer = EnsembleBuffer(500, 6, 0.5)
+    state = filled(buffer, 400)
+    slots, weight = buffer.sample_shared(state, KEY, 4000)
+    assert int(slots.max()) < 400
+    assert set(np.unique(weight)) == {0.0, 2.0}
+    np.testing.assert_allclose(np.asarray(weight).mean(axis=1), 1, atol=0.2)
+
+
+def test_masks_are_drawn_once_and_memory_of_observations_does_not_grow_with_k():
+    small, large = (EnsembleBuffer(64, k, 0.5).init(transition(0)) for k in (1, 20))
+    sizes = [sum(leaf.nbytes for leaf in jax.tree.leaves(b.data)) for b in (small, large)]
+    assert sizes[0] == sizes[1]
+    a, b = filled(EnsembleBuffer(64, 3, 0.5), 50), filled(EnsembleBuffer(64, 3, 0.5), 50)
+    np.testing.assert_array_equal(a.mask, b.mask)
+
+
+def test_a_million_transitions_of_20_members_fit_in_a_gigabyte():
+    state = jnp.zeros((), jnp.int32)
+    example = Transition(state, state, jnp.zeros(()), state, jnp.zeros((), bool))
+    shape = jax.eval_shape(lambda: EnsembleBuffer(1_000_000, 20, 0.5).init(example))
+    assert sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shape)) < 0.2e9
+
+
+def test_bad_settings_are_refused():
+    with pytest.raises(ValueError, match="capacity=0 must be"):
+        EnsembleBuffer(0, 2)
+    with pytest.raises(ValueError, match=r"mask_prob=1.5 must be above 0 and at most 1"):
+        EnsembleBuffer(5, 2, 1.5)
