@@ -60,7 +60,7 @@ def test_random_state_reproduces_to_the_bit_and_matters():
 
 def test_a_prediction_does_not_depend_on_what_else_is_asked(regressor):
     """To the bit: alone, among few, and in another chunk."""
-    many = np.concatenate([X] * 10)
+    many = np.concatenate([X] * 40)
     assert len(many) > ROWS
     whole = regressor.predict(many)
     np.testing.assert_array_equal(whole[: len(X)], regressor.predict(X))

@@ -29,7 +29,7 @@ from priorax.networks import MLP, Network, Pair, as_network
 from priorax.priors import Constant, Function, Linear, RandomFourier
 from priorax.progress import steps_bar
 
-ROWS = 1024
+ROWS = 4096
 """Rows per compiled call of predict, padded: a row's prediction does not depend on what else is asked for."""
 
 PRIORS: dict[str, Network] = {"linear": Linear(), "fourier": RandomFourier(), "constant": Constant()}
