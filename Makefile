@@ -2,35 +2,40 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
+USE := $(VENV)/.installed
+DEV := $(VENV)/.installed-dev
 
 .PHONY: demo test lint format bench clean
 
-demo: $(STAMP)
+demo: $(USE)
 	$(BIN)/priorax demo --out demo
 
-test: $(STAMP) lint
+test: $(DEV) lint
 	$(BIN)/python -m pytest -n 2 tests
 
-lint: $(STAMP)
+lint: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: $(STAMP)
+format: $(DEV)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(STAMP)
+bench: $(DEV)
 	$(BIN)/python -m benchmarks
 
-$(STAMP): pyproject.toml
+$(USE): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "priorax needs Python 3.11 or newer: make PYTHON=python3.11")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=24"
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+$(DEV): $(USE)
 	$(BIN)/python -m pip install --quiet --editable ".[dev]"
-	touch $(STAMP)
+	touch $@
 
 clean:
 	rm -rf $(VENV) demo

@@ -1,5 +1,6 @@
 """Fitting and predicting against scikit-learn's bagged MLPs: same nets, batch size and number of steps."""
 
+import resource
 import warnings
 from collections.abc import Iterator
 
@@ -46,11 +47,14 @@ def run() -> Iterator[Bench]:
                 "ours": lambda ours=ours: ours.predict(many, return_std=True),
             }
             works["ours"]()
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            works["ours"]()
+            grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
             times = best_interleaved(works, repeats=8)
             yield Bench(
                 "predict with std, 100,000 rows: times faster than bagging's mean",
                 times["peer"] / times["ours"],
                 2.0,
                 True,
-                f"{times['ours']:.2f} s against {times['peer']:.2f} s",
+                f"{times['ours']:.2f} s against {times['peer']:.2f} s; peak memory grew by {grown:.0f} MB",
             )

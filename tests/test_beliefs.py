@@ -267,6 +267,30 @@ def test_an_unknown_method_gives_the_nearest_name():
         method("bps")
 
 
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Ensemble(num_members=0), "num_members=0 must be a whole number of at least 1"),
+        (lambda: Ensemble(prior_scale=-1.0), r"prior_scale=-1\.0 must be a finite number of at least 0"),
+        (lambda: L2(-1.0), r"weight=-1\.0"),
+        (lambda: L2(to="pror"), "to='pror' is unknown; did you mean 'prior'"),
+        (lambda: L2(reading="coeficient"), "did you mean 'coefficient'"),
+        (lambda: noisy("factorized"), "did you mean 'factorised'"),
+        (lambda: Dropout(p_keep=0.0), r"p_keep=0\.0"),
+        (lambda: ExactBayes(noise_std=0.0), r"noise_std=0\.0"),
+    ],
+)
+def test_bad_settings_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_a_plain_pair_is_a_network():
+    belief, _ = method("bs", network=(lambda key, x: jax.random.normal(key, (3,)), lambda p, x: x @ p), num_members=2)
+    assert init(belief, KEY, X[0]).params.shape == (2, 3)
+    assert noisy(initial_std=0.1).initial_std == 0.1
+
+
 def test_sweeping_a_number_compiles_nothing_anew():
     """prior_scale is a leaf of the belief: one program serves all scales, and a vmap sweeps them."""
     traced = 0

@@ -80,6 +80,15 @@ def test_ctrl_c_in_mid_fit_leaves_nothing_half_written(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_without_a_place_for_the_cache_it_works_all_the_same(tmp_path):
+    environment = {**os.environ, "PRIORAX_CACHE": "/proc/none"}
+    out = tmp_path / "[odd] name"
+    command = [*COMMAND, "reproduce", "figure2", "--out", str(out)]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert "no compilation cache" in result.stderr
+    assert f"wrote {out}/figure2.png" in result.stdout
+
+
 def test_the_cache_is_the_users_own(tmp_path, monkeypatch):
     before = enable_compilation_cache()
     folder = enable_compilation_cache(tmp_path / "cache")

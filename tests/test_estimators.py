@@ -1,8 +1,10 @@
 import pickle
+from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas
 import pytest
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
@@ -48,6 +50,7 @@ def test_std_cov_and_samples_describe_the_same_members(regressor):
     assert samples.shape == (2000, 7)
     assert len(np.unique(samples[:, 0])) == 5
     np.testing.assert_allclose(samples.mean(axis=0), mean, atol=3 * std.max() / np.sqrt(2000) + 1e-3)
+    np.testing.assert_array_equal(regressor.sample(X[:2], 9), regressor.sample(X[:2], 9))
     with pytest.raises(ValueError, match="ask for one of them"):
         regressor.predict(X, return_std=True, return_cov=True)
 
@@ -90,7 +93,21 @@ def test_it_works_in_pipelines_and_grid_searches():
 def test_sample_weight_decides_between_contradicting_examples():
     x, y = np.repeat(X[:20], 2, axis=0), np.tile([0.0, 1.0], 20)
     model = PriorEnsembleRegressor(**SMALL).fit(x, y, sample_weight=np.tile([1.0, 0.0], 20))
-    assert np.abs(model.predict(x)).max() < 0.2
+    assert np.abs(model.predict(x)).mean() < 0.1
+    assert np.abs(model.predict(x)).max() < 0.5
+
+
+def test_an_example_of_weight_zero_does_not_even_move_the_standardisation():
+    x, y = np.append(X, [[1e6, 1e6]], axis=0), np.append(Y, 1e9)
+    weight = np.append(np.ones(120), 0.0)
+    model = PriorEnsembleRegressor(**SMALL).fit(x, y, sample_weight=weight)
+    assert model.score(X, Y) > 0.9
+
+
+def test_a_second_fit_forgets_the_first():
+    model = PriorEnsembleRegressor(**{**SMALL, "steps": 5}).fit(pandas.DataFrame(X, columns=["a", "b"]), Y)
+    assert list(model.feature_names_in_) == ["a", "b"]
+    assert not hasattr(model.fit(X, Y), "feature_names_in_")
 
 
 def test_partial_fit_learns_from_a_stream():
@@ -111,6 +128,8 @@ def test_partial_fit_of_a_classifier_needs_all_classes_first():
         model.partial_fit(X, LABELS)
     model.partial_fit(X, LABELS, classes=["left", "right", "up"])
     assert model.predict_proba(X).shape == (120, 3)
+    with pytest.raises(ValueError, match=r"classes=\['left'\] differ from those of the first call"):
+        model.partial_fit(X, LABELS, classes=["left"])
     with pytest.raises(ValueError, match=r"labels .*down.* not in classes"):
         model.partial_fit(X, np.full(120, "down"))
 
@@ -151,6 +170,9 @@ def test_a_classifier_takes_several_outputs_with_different_classes():
     assert [p.shape for p in proba] == [(120, 3), (120, 2)]
     np.testing.assert_allclose(proba[1].sum(axis=1), 1, rtol=1e-6)
     assert np.mean(model.predict(X) == labels) > 0.9
+    assert model.predict_uncertainty(X).total[:, 1].max() <= np.log(2) + 1e-5
+    with pytest.raises(ValueError, match="y has 1 outputs, but the first call had 2"):
+        model.partial_fit(X, labels[:, :1])
 
 
 def test_a_users_own_prior_sees_raw_x_and_ours_see_standardised_x():
@@ -161,10 +183,24 @@ def test_a_users_own_prior_sees_raw_x_and_ours_see_standardised_x():
         return jnp.zeros(1)
 
     raw = 1000 + X[:30]
-    PriorEnsembleRegressor(**{**SMALL, "steps": 1}, prior=Function(spy)).fit(raw, Y[:30])
-    jax.effects_barrier()
-    values = np.stack([value for value in seen if np.any(value)])
-    np.testing.assert_allclose(values.min(axis=(0)), raw.min(axis=0), rtol=1e-6)
+    for own in (Function(spy), (lambda key, x: (), lambda params, x: spy(x)), OwnClass(spy)):
+        seen.clear()
+        PriorEnsembleRegressor(**{**SMALL, "steps": 1}, prior=own).fit(raw, Y[:30])
+        jax.effects_barrier()
+        np.testing.assert_allclose(np.min(seen, axis=0), raw.min(axis=0), rtol=1e-6)
+
+
+@dataclass(frozen=True)
+class OwnClass:
+    """A user's prior as a class of their own."""
+
+    function: object
+
+    def init(self, key, x, num_out):
+        return ()
+
+    def apply(self, params, x):
+        return self.function(x)
 
 
 def test_standardisation_makes_units_irrelevant():
@@ -204,7 +240,7 @@ def test_an_interrupted_fit_leaves_the_estimator_as_it_was(regressor, monkeypatc
     def interrupt(*args, **settings):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("priorax.estimators.fit", interrupt)
+    monkeypatch.setattr("priorax.estimators.base.fit", interrupt)
     with pytest.raises(KeyboardInterrupt):
         regressor.fit(X * 7, Y * 7)
     assert vars(regressor) == before
@@ -220,7 +256,8 @@ def test_an_interrupted_fit_leaves_the_estimator_as_it_was(regressor, monkeypatc
         ({"prior": "netwrk"}, "did you mean 'network'"),
         ({"noise": "bootstap"}, "did you mean 'bootstrap'"),
         ({"steps": 0}, "steps=0"),
-        ({"hidden_widths": (10, -1)}, "widths=-1"),
+        ({"hidden_widths": (10, -1)}, "hidden_widths=-1"),
+        ({"hidden_widths": 5}, "hidden_widths=5 must be a tuple"),
     ],
 )
 def test_bad_settings_get_a_clear_error_at_fit(settings, message):

@@ -6,7 +6,9 @@ import pytest
 
 from priorax.beliefs import L2, Dropout, Ensemble, ExactBayes
 from priorax.fitting import CHUNK, NonFiniteLoss, fit, form_data, train
-from priorax.networks import MLP
+from priorax.networks import MLP, as_network
+from priorax.noise import Gaussian
+from priorax.priors import Function
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.standard_normal((300, 2)).astype(np.float32)
@@ -55,12 +57,25 @@ def test_padding_does_not_change_the_data():
     np.testing.assert_allclose(result.losses[0], np.mean(weight * (out - Y) ** 2, axis=1), rtol=1e-5)
 
 
-def test_the_anchor_of_equation_4_weighs_by_each_members_own_count():
-    belief = Ensemble(num_members=3, network=MLP((4,)), l2=L2(0.1))
-    state = belief.init(KEY, X[0])
-    data = form_data(belief, state, X, Y, key=KEY, noise="double_or_nothing")
-    np.testing.assert_allclose(data.count, np.asarray(data.weight).sum(axis=0))
-    assert len(np.unique(data.count)) == 3
+@pytest.mark.parametrize("weight", [0.5, 1.0, 3.0])
+def test_the_anchor_of_equation_4_weighs_against_a_sum_over_data(weight):
+    """Ridge regression in closed form, whatever the examples weigh: weight 3 is three repetitions."""
+    optimizer = optax.adam(optax.cosine_decay_schedule(0.05, 1500))
+    belief = Ensemble(num_members=2, network=MLP((), use_bias=False), l2=L2(20.0, to="zero"), optimizer=optimizer)
+    state = fit(belief, (X, Y), key=KEY, steps=1500, batch_size=None, sample_weight=np.full(300, weight)).state
+    ridge = np.linalg.solve(weight * X.T @ X + 20 * np.eye(2), weight * X.T @ Y)
+    np.testing.assert_allclose(state.params[0].weight[:, :, 0], np.broadcast_to(ridge, (2, 2)), atol=1e-4)
+
+
+def test_padding_shows_users_code_real_inputs_only():
+    belief = Ensemble(num_members=2, network=MLP((4,)), prior=Function(lambda x: jnp.log(x[0])))
+    result = fit(belief, (np.abs(X[:50]) + 0.1, Y[:50]), key=KEY, steps=3, batch_size=None)
+    assert np.all(np.isfinite(result.losses))
+
+
+def test_a_validation_split_takes_each_examples_own_noise_along():
+    noise = Gaussian(np.linspace(0.1, 1.0, 300))
+    assert fit(BELIEF, (X, Y), key=KEY, noise=noise, validation_fraction=0.2, steps=5).losses.shape == (5, 4)
 
 
 def test_exact_bayes_fits_in_one_pass():
@@ -88,8 +103,6 @@ def test_inputs_may_be_any_pytree():
     def apply(params, x):
         return x["a"] @ params[:2] + x["b"] * params[2]
 
-    from priorax.networks import as_network
-
     belief = Ensemble(num_members=2, network=as_network((init, apply)))
     result = fit(belief, ({"a": X, "b": X[:, 0]}, Y), key=KEY, steps=5)
     assert result.losses.shape == (5, 2)
@@ -108,8 +121,6 @@ def test_a_non_finite_loss_names_step_and_member():
     def apply(params, x):
         return params["w"] * 1e30 * (1 + params["bad"])
 
-    from priorax.networks import as_network
-
     belief = Ensemble(num_members=2, network=as_network((init, apply)), optimizer=optax.sgd(1.0))
     with pytest.raises(
         NonFiniteLoss, match=r"the loss of member 0 became (inf|nan) at step 0; lower the learning rate"
@@ -123,6 +134,9 @@ def test_a_non_finite_loss_names_step_and_member():
         (X[:0], Y[:0], {}, "the data set is empty"),
         (X, np.where(np.arange(300) == 3, np.nan, Y), {}, "y holds NaN or infinity"),
         (np.where(X[0, 0] == X, np.inf, X), Y, {}, "x holds NaN or infinity"),
+        (X, Y[:10], {"validation_fraction": 0.2}, r"y has shape \(10, 1\) but x has 300 rows"),
+        (X, Y, {"sample_weight": -np.ones(300)}, "sample_weight holds -1.0; every weight must be at least 0"),
+        (X, Y, {"patience": 0}, "patience=0 must be"),
         (X, Y[:10], {}, r"y has shape \(10, 1\) but x has 300 rows"),
         (X, np.stack([Y, Y], 1), {}, r"y has shape \(300, 2\)"),
         ({"a": X, "b": X[:5]}, Y, {}, "different numbers of rows"),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from priorax.agents import QLearner
-from priorax.beliefs import Adam, Ensemble
+from priorax.beliefs import Adam, Counts, Ensemble, ExactBayes, TableCount
 from priorax.envs.deep_sea import DeepSea
 from priorax.loops.compiled import Loop, episodes_to_learn, live
 from priorax.networks import MLP, Table
@@ -157,6 +157,18 @@ def test_bootstrapped_dqn_with_priors_learns_deep_sea_and_repeats_itself_to_the_
     assert other != runs[0][:20]
 
 
+def test_a_count_bonus_is_paid_with_the_reward():
+    belief = Counts(Ensemble(num_members=1, network=Table(3, (4,)), num_outputs=2), TableCount(3), bonus_scale=1.0)
+    agent = QLearner(belief, EnsembleBuffer(16, 1, 1.0), batch_size=4)
+    state = agent.init(KEY, jnp.asarray(0))
+    transition = Transition(jnp.asarray(1), jnp.asarray(0), jnp.asarray(0.5), jnp.asarray(2), jnp.asarray(False))
+    for _ in range(3):
+        state = add(agent, state, KEY, transition)
+    stored = np.asarray(state.buffer.data.transition.reward)[:3]
+    np.testing.assert_allclose(stored, 0.5 + 1 / np.sqrt([0.01, 1, 2]), rtol=1e-6)
+    np.testing.assert_array_equal(state.belief.aux, [0, 3, 0])
+
+
 def test_episodes_to_learn_is_the_papers_measure():
     assert episodes_to_learn([True] * 9 + [False]) is None
     assert episodes_to_learn([True] * 9 + [False] * 2) == 11
@@ -167,5 +179,7 @@ def test_bad_settings_are_refused():
     with pytest.raises(ValueError, match="batch_size=16 exceeds capacity=8; raise capacity or lower batch_size"):
         make(capacity=8)
     belief = Ensemble(num_members=3, network=MLP((8,)), num_outputs=2)
+    with pytest.raises(ValueError, match="ExactBayes conditions on targets"):
+        QLearner(ExactBayes(num_outputs=2), EnsembleBuffer(200, 1))
     with pytest.raises(ValueError, match="differs from the belief's 3"):
         QLearner(belief, EnsembleBuffer(200, 4))

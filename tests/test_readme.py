@@ -32,6 +32,10 @@ def test_command_exists(line):
         assert words[0] in ("git", "pip", "cd")
 
 
+def test_no_number_is_left_blank():
+    assert not re.findall(r"[A-Z]+_[A-Z0-9]+", README.replace("CPU", ""))
+
+
 def test_there_is_something_to_run():
     assert len(PYTHON) >= 2
     assert len(COMMANDS) >= 4

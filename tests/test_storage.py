@@ -12,6 +12,7 @@ from conftest import forward, init
 from priorax import PriorEnsembleClassifier, PriorEnsembleRegressor, load, save
 from priorax.beliefs import L2, METHODS, belief_values, method
 from priorax.networks import MLP, as_network
+from priorax.noise import NOISES
 from priorax.priors import Function
 from priorax.storage import BadFile, Content, read, write, write_atomically
 
@@ -131,6 +132,38 @@ def test_a_file_can_name_no_class_but_ours(tmp_path):
     write(tmp_path / "evil", Content("belief", evil, {}))
     with pytest.raises(BadFile, match=r"unknown kind 'os.system'"):
         load(tmp_path / "evil")
+
+
+@pytest.mark.parametrize(
+    "belief",
+    [
+        {"kind": "MLP", "fields": {"no_such_field": 1}},
+        {"kind": "Ensemble", "fields": {"num_members": "many"}},
+        {"kind": "Ensemble"},
+        {},
+        [],
+    ],
+)
+def test_a_description_of_nothing_is_a_bad_file(belief, tmp_path):
+    huge = {"shape": [10**12], "dtype": "float32"}
+    write(tmp_path / "odd", Content("belief", {"belief": belief, "x": huge}, {}))
+    with pytest.raises(BadFile):
+        load(tmp_path / "odd")
+
+
+def test_a_file_cannot_replace_an_estimators_methods(tmp_path):
+    PriorEnsembleRegressor(**SMALL).fit(X, X[:, 0]).save(tmp_path / "model")
+    content = read(tmp_path / "model")
+    content.description["fitted"]["predict"] = 1
+    write(tmp_path / "model", content)
+    with pytest.raises(BadFile, match="attribute 'predict' that no fit leaves"):
+        PriorEnsembleRegressor.load(tmp_path / "model")
+
+
+def test_our_own_noises_are_in_the_file(tmp_path):
+    model = PriorEnsembleRegressor(**SMALL, noise=NOISES["poisson"]).fit(X, X[:, 0])
+    model.save(tmp_path / "model")
+    assert PriorEnsembleRegressor.load(tmp_path / "model").noise == "poisson"
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_no_rest(tmp_path):

@@ -9,7 +9,7 @@ import jax
 def enable_compilation_cache(folder: Path | str | None = None) -> Path:
     """Keep compiled programs on disk. The default folder is the user's cache, or `PRIORAX_CACHE`.
 
-    What is in that folder is run: it is readable and writable by the user only, and refused otherwise.
+    What is in that folder is run: its rights are set to the user only, and another user's folder is refused.
     """
     base = os.environ.get("PRIORAX_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "priorax"
     path = Path(folder or base).expanduser()

@@ -4,19 +4,18 @@ Errors are one line without a traceback (set `--debug` to see it); exit codes: 0
 2 bad arguments, 130 interrupted.
 """
 
-import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.markup import escape
 from rich.table import Table
 
-console = Console()
+from priorax.progress import console, share_bar
 
 
 @dataclass(frozen=True)
@@ -64,9 +63,7 @@ def main(arguments: list[str] | None = None) -> int:
     command = parse(arguments)
     run: dict[type, Callable[[Any], int]] = {Check: _check, Reproduce: _reproduce, Demo: _demo}
     try:
-        from priorax.caching import enable_compilation_cache
-
-        enable_compilation_cache()
+        _enable_cache()
         return run[type(command)](command)
     except KeyboardInterrupt:
         Console(stderr=True).print("interrupted; nothing half-written is left behind")
@@ -74,8 +71,19 @@ def main(arguments: list[str] | None = None) -> int:
     except (ValueError, TypeError, OSError, ArithmeticError) as error:
         if debug:
             raise
-        Console(stderr=True).print(f"[bold red]error:[/] {error}", highlight=False)
+        Console(stderr=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
         return 2 if isinstance(error, ValueError | TypeError) else 1
+
+
+def _enable_cache() -> None:
+    """Keep compiled programs if there is a place for them; without one, only compile again."""
+    from priorax.caching import enable_compilation_cache
+
+    try:
+        enable_compilation_cache()
+    except OSError as error:
+        words = f"no compilation cache ({error}); set PRIORAX_CACHE to a folder of yours to have one"
+        Console(stderr=True).print(words, markup=False, highlight=False)
 
 
 def parse(arguments: list[str]) -> Any:
@@ -87,7 +95,7 @@ def parse(arguments: list[str]) -> Any:
 def _check(command: Check) -> int:
     from priorax.sanity import run_checks
 
-    with _bar("checking") as report:
+    with share_bar("checking") as report:
         checks = run_checks(report)
     table = Table("", "lemma", "claim", "measured", "theory", title="The paper's lemmas, measured")
     for check in checks:
@@ -103,11 +111,11 @@ def _check(command: Check) -> int:
 def _reproduce(command: Reproduce) -> int:
     from priorax.experiments import reproduce
 
-    with _bar(command.name) as report:
+    with share_bar(command.name) as report:
         result = reproduce(command.name, command.preset, command.out, report)
     _print_summary(command.name, result.summary)
     for path in result.paths:
-        console.print(f"wrote {path}", soft_wrap=True, highlight=False)
+        console.print(f"wrote {path}", soft_wrap=True, highlight=False, markup=False)
     return 0
 
 
@@ -133,15 +141,6 @@ def _print_summary(title: str, summary: list[tuple[str, ...]]) -> None:
     for row in rows:
         table.add_row(*row)
     console.print(table)
-
-
-@contextlib.contextmanager
-def _bar(name: str) -> Iterator[Callable[[float, str], None]]:
-    """A bar over the share of work done, with a word on what is being done."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    with Progress(*columns, TextColumn("{task.fields[what]}"), console=console) as bar:
-        task = bar.add_task(name, total=1.0, what="")
-        yield lambda share, what: bar.update(task, completed=share, what=what)
 
 
 if __name__ == "__main__":

@@ -73,7 +73,7 @@ def form_data(
     return _assemble(
         belief,
         state,
-        jax.tree.map(lambda leaf: _pad(np.asarray(leaf), padded), x),
+        jax.tree.map(lambda leaf: _pad(np.asarray(leaf), padded, mode="edge"), x),
         _pad(np.moveaxis(np.asarray(targets), 0, 1), padded),
         _pad(np.asarray(weight).T * np.asarray(sample_weight, dtype=np.float32)[:, None], padded),
         jnp.asarray(n),
@@ -100,7 +100,7 @@ def _assemble(belief: Belief, state: State, x: Any, y: Any, weight: Any, num_row
         target=target,
         weight=weight,
         prior=None if prior is None else jnp.moveaxis(prior, 0, 1),
-        count=seen + jnp.sum(weight, axis=0),
+        count=jnp.broadcast_to(seen + num_rows, (belief.num_streams,)),
         num_rows=num_rows,
     )
 
@@ -130,10 +130,8 @@ def fit(
     steps = positive_int("steps", steps)
     x, y = data
     key_init, key_data, key_split, key_train = jax.random.split(key, 4)
-    n = _num_rows(x)
-    if n == 0:
-        raise ValueError("the data set is empty (0 rows); pass at least one example")
-    sample_weight = np.ones(n, dtype=np.float32) if sample_weight is None else np.asarray(sample_weight)
+    n, y, sample_weight = _checked(belief, x, y, sample_weight)
+    noise, patience = as_noise(noise), positive_int("patience", patience)
     state = _init(belief, key_init, jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], x))
     held: Data | None = None
     if validation_fraction is not None:
@@ -148,6 +146,7 @@ def fit(
         held = form_data(belief, state, jax.tree.map(take, x), take(y), key=key_data, sample_weight=take(sample_weight))
         take = functools.partial(_rows, order[cut:])
         x, y, sample_weight = jax.tree.map(take, x), take(y), take(sample_weight)
+        noise = noise.take(order[cut:])
     formed = form_data(belief, state, x, y, key=key_data, noise=noise, sample_weight=sample_weight)
     return train(
         belief,
@@ -180,7 +179,7 @@ def train(
     """Line 5 of algorithm 1: `steps` optimiser steps on data that has been formed."""
     size = None if batch_size is None or positive_int("batch_size", batch_size) >= int(data.num_rows) else batch_size
     state = _observe(belief, state, data)
-    if not hasattr(belief, "losses") and not hasattr(getattr(belief, "base", None), "losses"):
+    if not belief.by_gradient:
         return Fit(state, np.zeros((0, belief.num_streams)), False)
     best, best_loss, since_best, losses = state, np.inf, 0, []
     for done in range(0, steps, CHUNK):
@@ -293,6 +292,8 @@ def _check_finite(losses: np.ndarray, first: int) -> None:
 def _checked(belief: Belief, x: Any, y: Any, sample_weight: Any) -> tuple[int, np.ndarray, Any]:
     """Rows agree, y has one column per output, all numbers are finite."""
     n = _num_rows(x)
+    if n == 0:
+        raise ValueError("the data set is empty (0 rows); pass at least one example")
     y = np.asarray(y)
     y = y[:, None] if y.ndim == 1 else y
     if y.shape != (n, belief.num_outputs):
@@ -303,6 +304,8 @@ def _checked(belief: Belief, x: Any, y: Any, sample_weight: Any) -> tuple[int, n
     sample_weight = np.ones(n, dtype=np.float32) if sample_weight is None else np.asarray(sample_weight)
     if sample_weight.shape != (n,):
         raise ValueError(f"sample_weight has shape {sample_weight.shape} but x has {n} rows; pass one per row")
+    if np.any(sample_weight < 0):
+        raise ValueError(f"sample_weight holds {sample_weight.min()}; every weight must be at least 0")
     for name, tree in {"x": x, "y": y, "sample_weight": sample_weight}.items():
         for leaf in jax.tree.leaves(tree):
             if np.issubdtype(np.asarray(leaf).dtype, np.floating) and not np.all(np.isfinite(leaf)):
@@ -326,5 +329,6 @@ def _bucket(n: int) -> int:
     return max(64, 1 << (n - 1).bit_length())
 
 
-def _pad(leaf: np.ndarray, rows: int) -> np.ndarray:
-    return np.pad(leaf, [(0, rows - leaf.shape[0])] + [(0, 0)] * (leaf.ndim - 1))
+def _pad(leaf: np.ndarray, rows: int, mode: Any = "constant") -> np.ndarray:
+    """More rows: zeros, or with mode "edge" the last row again (what users' code sees must be real inputs)."""
+    return np.pad(leaf, [(0, rows - leaf.shape[0])] + [(0, 0)] * (leaf.ndim - 1), mode=mode)

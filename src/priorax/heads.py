@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Num
 
-from priorax.checks import positive_int
+from priorax.checks import positive, positive_int
 
 Out = Float[Array, " size"]
 Number = Float[Array, ""]
@@ -108,7 +108,7 @@ class Gaussian:
 
 @dataclass(frozen=True)
 class Classes:
-    """Class logits, cross-entropy. The value of an output is its expected class, so use `probabilities`."""
+    """Class logits, cross-entropy. The value of an output is its expected class; softmax gives probabilities."""
 
     size: int = 2
 
@@ -118,9 +118,6 @@ class Classes:
     @property
     def prior_size(self) -> int:
         return self.size
-
-    def probabilities(self, out: Out) -> Out:
-        return jax.nn.softmax(out)
 
     def value(self, out: Out) -> Number:
         return jnp.dot(jax.nn.softmax(out), jnp.arange(self.size, dtype=float))
@@ -216,6 +213,7 @@ class Quantiles:
 
     def __post_init__(self) -> None:
         positive_int("num_quantiles", self.num_quantiles)
+        positive("huber", self.huber)
 
     @property
     def size(self) -> int:

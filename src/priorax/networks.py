@@ -167,21 +167,17 @@ class Pair:
         return jnp.ravel(self.apply_fn(params, x))
 
 
-def _make_and_keep_arrays(make: Callable[[PRNGKeyArray], PyTree]) -> Pair:
+def module(make: Callable[[PRNGKeyArray], PyTree]) -> Pair:
+    """A network from any Equinox module: `make(key)` builds it, calling it evaluates it at one input.
+
+    `module(lambda key: eqx.nn.MLP(3, 1, 32, 2, key=key))`
+    """
     shapes = eqx.filter_eval_shape(make, jax.random.key(0))
     static = jax.tree.map(lambda leaf: None if isinstance(leaf, jax.ShapeDtypeStruct) else leaf, shapes)
     return Pair(
         lambda key, x: eqx.filter(make(key), eqx.is_array),
         lambda params, x: eqx.combine(params, static)(x),
     )
-
-
-def module(make: Callable[[PRNGKeyArray], PyTree]) -> Pair:
-    """A network from any Equinox module: `make(key)` builds it, calling it evaluates it at one input.
-
-    `module(lambda key: eqx.nn.MLP(3, 1, 32, 2, key=key))`
-    """
-    return _make_and_keep_arrays(make)
 
 
 def as_network(network: Any) -> Network:

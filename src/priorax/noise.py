@@ -24,6 +24,8 @@ class Noise(Protocol):
 
     def shift(self, key: PRNGKeyArray, n: int, num_outputs: int) -> Float[Array, "example output"] | None: ...
 
+    def take(self, rows: np.ndarray) -> "Noise": ...
+
 
 @dataclass(frozen=True)
 class Resampling:
@@ -36,6 +38,9 @@ class Resampling:
 
     def shift(self, key: PRNGKeyArray, n: int, num_outputs: int) -> None:
         return None
+
+    def take(self, rows: np.ndarray) -> "Resampling":
+        return self
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +64,10 @@ class Gaussian:
         if scale.ndim and scale.shape != (n,):
             raise ValueError(f"scale has shape {scale.shape} but there are {n} examples; pass one scale per example")
         return jnp.broadcast_to(scale, (n,))[:, None] * jax.random.normal(key, (n, num_outputs))
+
+    def take(self, rows: np.ndarray) -> "Gaussian":
+        """The noise of some of the examples."""
+        return self if np.ndim(self.scale) == 0 else Gaussian(np.asarray(self.scale)[rows])
 
 
 def _none(key: PRNGKeyArray, n: int) -> Array:

@@ -8,6 +8,7 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    TaskProgressColumn,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -26,3 +27,12 @@ def steps_bar(show: bool, total: int, name: str) -> Iterator[Callable[[int, floa
     with Progress(*columns, TimeRemainingColumn(), TextColumn("{task.fields[note]}"), console=console) as bar:
         task = bar.add_task(name, total=total, note="")
         yield lambda done, loss: bar.update(task, completed=done, note=f"loss {loss:.4g}")
+
+
+@contextmanager
+def share_bar(name: str) -> Iterator[Callable[[float, str], None]]:
+    """A bar over the share of work done, with a word on what is being done."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(*columns, TextColumn("{task.fields[what]}"), console=console) as bar:
+        task = bar.add_task(name, total=1.0, what="")
+        yield lambda share, what: bar.update(task, completed=share, what=what)

@@ -5,12 +5,13 @@ only classes named in `KINDS` and never runs code from the file. Writing is atom
 the new one, whatever happens in between.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -132,9 +133,22 @@ def load(path: Path | str, **own: Any) -> tuple[Belief, State]:
     content = read(path)
     if content.kind != "belief":
         raise BadFile(f"{path} holds a {content.kind}; load it with {content.kind}.load(path)")
-    belief = rebuild(content.description["belief"], own)
-    example = jax.tree.map(_zeros, content.description["x"], is_leaf=lambda node: "shape" in node and "dtype" in node)
-    return belief, restore_state(belief, example, content.arrays)
+    with reading(path):
+        belief = rebuild(content.description["belief"], own)
+        spec = content.description["x"]
+        example = jax.tree.map(_shape, spec, is_leaf=lambda node: "shape" in node and "dtype" in node)
+        return belief, restore_state(belief, example, content.arrays)
+
+
+@contextlib.contextmanager
+def reading(path: Path | str) -> Iterator[None]:
+    """Whatever goes wrong in making sense of a file is the file's fault."""
+    try:
+        yield
+    except BadFile:
+        raise
+    except (TypeError, ValueError, KeyError, AttributeError, IndexError) as error:
+        raise BadFile(f"{path} describes nothing that can be built ({error}); write it again") from error
 
 
 def state_arrays(state: State) -> dict[str, np.ndarray]:
@@ -144,7 +158,7 @@ def state_arrays(state: State) -> dict[str, np.ndarray]:
 
 def restore_state(belief: Belief, x: Any, arrays: Mapping[str, np.ndarray]) -> State:
     """The state with that belief's structure and those leaves."""
-    shape = jax.eval_shape(lambda: belief.init(jax.random.key(0), x))
+    shape = jax.eval_shape(lambda x: belief.init(jax.random.key(0), x), x)
     found = []
     for path, leaf in _leaves(shape):
         name = f"state{jax.tree_util.keystr(path)}"
@@ -167,6 +181,9 @@ def describe(thing: Any, name: str = "value") -> Any:
     if type(thing) in NAMES:
         fields = {f.name: describe(getattr(thing, f.name), f.name) for f in dataclasses.fields(thing)}
         return {"kind": NAMES[type(thing)], "fields": fields}
+    for known, noise_object in noise.NOISES.items():
+        if thing is noise_object:
+            return known
     if thing is jnp.ravel:
         return {"function": "ravel"}
     return {"own": name}
@@ -199,8 +216,8 @@ def _leaves(tree: Any) -> list[tuple[Any, Any]]:
     return jax.tree_util.tree_flatten_with_path(eqx.filter(tree, lambda leaf: leaf is not None))[0]
 
 
-def _zeros(spec: dict[str, Any]) -> jax.Array:
-    return jnp.zeros(spec["shape"], dtype=spec["dtype"])
+def _shape(spec: dict[str, Any]) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(tuple(spec["shape"]), np.dtype(spec["dtype"]))
 
 
 def _digest(kind: str, text: str, arrays: Mapping[str, np.ndarray]) -> str:

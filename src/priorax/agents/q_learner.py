@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from priorax.beliefs import Batch, Belief, Ensemble, Info, State, greedy_backup, plain_batch, values_of
+from priorax.beliefs import Batch, Belief, Counts, Ensemble, Info, State, greedy_backup, plain_batch, values_of
+from priorax.checks import positive_int
 from priorax.replay import Buffer, EnsembleBuffer, Transition
 
 
@@ -52,6 +53,13 @@ class QLearner(eqx.Module):
     """Draw a new function at each step instead of each episode."""
 
     def __check_init__(self) -> None:
+        positive_int("batch_size", self.batch_size)
+        positive_int("target_period", self.target_period)
+        if not self.belief.by_gradient:
+            raise ValueError(
+                f"{type(self.belief).__name__} conditions on targets when it observes, and Q-learning does not know "
+                "them then; use a belief that learns by gradient"
+            )
         if self.batch_size > self.buffer.capacity:
             raise ValueError(
                 f"batch_size={self.batch_size} exceeds capacity={self.buffer.capacity}; "
@@ -85,7 +93,11 @@ class QLearner(eqx.Module):
         return jnp.argmax(jnp.where(best, jax.random.uniform(key_tie, values.shape), -1.0))
 
     def update_buffer(self, state: AgentState, key: PRNGKeyArray, transition: Transition) -> AgentState:
-        """Remember one transition; beliefs that count, count it."""
+        """Remember one transition; beliefs that count, count it. The bonus of a count is paid with the reward, by the
+        count of visits to s before this one."""
+        if isinstance(self.belief, Counts):
+            bonus = self.belief.bonus(state.belief, transition.obs)
+            transition = transition._replace(reward=transition.reward + bonus)
         once = plain_batch(
             jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], transition.obs),
             jnp.zeros((1, self.belief.num_outputs)),

@@ -12,10 +12,13 @@ ensemble and one for everything else. `forward` also serves targets (on `state._
 member k is evaluated for stream k, which is what carries uncertainty over many steps, while dropout and noisy
 networks draw afresh, which is lemma 2's failing, kept as their authors have it.
 
+`by_gradient` says whether `update` learns anything: exact Bayes has learned all by observing.
+
 A belief is an `eqx.Module`: numbers such as `prior_scale` are leaves, so sweeping them compiles nothing anew;
 structure is static.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -25,7 +28,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from priorax.checks import positive
+from priorax.checks import non_negative, one_of, positive
 from priorax.heads import Head
 from priorax.networks import Network
 
@@ -115,6 +118,8 @@ class Belief(Protocol):
     def num_outputs(self) -> int: ...
     @property
     def num_streams(self) -> int: ...
+    @property
+    def by_gradient(self) -> bool: ...
     def init(self, key: PRNGKeyArray, x: Any) -> State: ...
     def draw(self, state: State, key: PRNGKeyArray) -> PyTree: ...
     def value(self, state: State, index: PyTree, x: Any) -> Float[Array, " output"]: ...
@@ -123,6 +128,12 @@ class Belief(Protocol):
     ) -> Float[Array, "stream batch output size"]: ...
     def observe(self, state: State, batch: Batch) -> State: ...
     def update(self, state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Info]: ...
+
+
+def check_number(check: Callable[[str, object], float], name: str, value: Any) -> None:
+    """Check a setting where it is a plain number; inside a trace or a sweep it is an array and passes."""
+    if not isinstance(value, jax.Array):
+        check(name, value)
 
 
 class L2(eqx.Module):
@@ -139,6 +150,11 @@ class L2(eqx.Module):
     """initial: the starting weights, as in the paper's experiments; prior: a separate draw (lemma 3); zero."""
     reading: str = eqx.field(static=True, default="posterior")
     """posterior or coefficient, see above."""
+
+    def __check_init__(self) -> None:
+        check_number(non_negative, "weight", self.weight)
+        one_of("to", self.to, ("initial", "prior", "zero"))
+        one_of("reading", self.reading, ("posterior", "coefficient"))
 
     def anchor(self, network: Network, key: PRNGKeyArray, x: Any, num_out: int, params: PyTree) -> PyTree:
         """The anchor of one member."""

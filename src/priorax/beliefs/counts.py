@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Integer, PRNGKeyArray, PyTree
 
-from priorax.beliefs.base import Batch, Belief, Info, State
-from priorax.checks import positive_int
+from priorax.beliefs.base import Batch, Belief, Info, State, check_number
+from priorax.checks import non_negative, positive, positive_int
 from priorax.heads import Head
 
 
@@ -88,6 +88,10 @@ class Counts(eqx.Module):
     first_count: float = eqx.field(static=True, default=0.01)
     """What an unseen input counts as: its bonus is bonus_scale / sqrt(first_count)."""
 
+    def __check_init__(self) -> None:
+        check_number(non_negative, "bonus_scale", self.bonus_scale)
+        positive("first_count", self.first_count)
+
     @property
     def head(self) -> Head:
         return self.base.head
@@ -99,6 +103,10 @@ class Counts(eqx.Module):
     @property
     def num_streams(self) -> int:
         return self.base.num_streams
+
+    @property
+    def by_gradient(self) -> bool:
+        return self.base.by_gradient
 
     def init(self, key: PRNGKeyArray, x: Any) -> State:
         return self.base.init(key, x)._replace(aux=self.density.init(x))

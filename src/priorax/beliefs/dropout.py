@@ -15,13 +15,19 @@ from priorax.beliefs.base import (
     Info,
     Optimizer,
     State,
+    check_number,
     gradient_step,
     shape_output,
     stream_losses,
     values_of,
 )
+from priorax.checks import fraction
 from priorax.heads import Head, Scalar
 from priorax.networks import MLP, Table
+
+
+def _share(name: str, value: object) -> float:
+    return 1.0 if value == 1 else fraction(name, value)
 
 
 class Dropout(eqx.Module):
@@ -32,14 +38,21 @@ class Dropout(eqx.Module):
     network: MLP | Table = eqx.field(static=True, default=MLP())
     """A perceptron with hidden layers: the masks sit on them."""
     l2: L2 | None = None
-    """The regulariser R of equation (1), to zero."""
+    """The regulariser R of equation (1): `L2(to="zero")` for the usual one."""
     head: Head = eqx.field(static=True, default=Scalar())
     num_outputs: int = eqx.field(static=True, default=1)
     optimizer: Optimizer = eqx.field(static=True, default=Adam())
 
+    def __check_init__(self) -> None:
+        check_number(_share, "p_keep", self.p_keep)
+
     @property
     def num_streams(self) -> int:
         return 1
+
+    @property
+    def by_gradient(self) -> bool:
+        return True
 
     def init(self, key: PRNGKeyArray, x: Any) -> State:
         if not isinstance(self.network, MLP | Table) or not self.network.widths:

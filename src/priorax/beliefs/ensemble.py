@@ -17,14 +17,16 @@ from priorax.beliefs.base import (
     Info,
     Optimizer,
     State,
+    check_number,
     check_output,
     gradient_step,
     shape_output,
     stream_losses,
     values_of,
 )
+from priorax.checks import non_negative, positive_int
 from priorax.heads import Head, Scalar
-from priorax.networks import MLP, Network
+from priorax.networks import MLP, Network, as_network
 
 
 class Frozen(NamedTuple):
@@ -36,14 +38,18 @@ class Frozen(NamedTuple):
     """Arrays of a user's network that are not weights (integers)."""
 
 
+def _as_prior(prior: Any) -> Network | None:
+    return None if prior is None else as_network(prior)
+
+
 class Ensemble(eqx.Module):
     """K members, Q_k = f_theta_k + prior_scale * p_k (algorithm 1)."""
 
     num_members: int = eqx.field(static=True, default=20)
     """K."""
-    network: Network = eqx.field(static=True, default=MLP())
-    """f: the trainable function."""
-    prior: Network | None = eqx.field(static=True, default=None)
+    network: Network = eqx.field(static=True, default=MLP(), converter=as_network)
+    """f: the trainable function, or an (init, apply) pair."""
+    prior: Network | None = eqx.field(static=True, default=None, converter=_as_prior)
     """Where p_k is drawn from; None: no prior function."""
     prior_scale: float | Float[Array, ""] = 1.0
     """beta: multiplies the prior function."""
@@ -56,9 +62,18 @@ class Ensemble(eqx.Module):
     optimizer: Optimizer = eqx.field(static=True, default=Adam())
     """Acts on each member apart: a gradient clip is per member."""
 
+    def __check_init__(self) -> None:
+        positive_int("num_members", self.num_members)
+        positive_int("num_outputs", self.num_outputs)
+        check_number(non_negative, "prior_scale", self.prior_scale)
+
     @property
     def num_streams(self) -> int:
         return self.num_members
+
+    @property
+    def by_gradient(self) -> bool:
+        return True
 
     def init(self, key: PRNGKeyArray, x: Any) -> State:
         """K members and their priors, from K independent keys; x is one example input."""

@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from priorax.beliefs.base import Batch, Info, State
+from priorax.beliefs.base import Batch, Info, State, check_number
+from priorax.checks import positive
 from priorax.heads import Head, Scalar
 
 
@@ -36,6 +37,14 @@ class ExactBayes(eqx.Module):
     @property
     def num_streams(self) -> int:
         return 1
+
+    @property
+    def by_gradient(self) -> bool:
+        return False
+
+    def __check_init__(self) -> None:
+        check_number(positive, "prior_variance", self.prior_variance)
+        check_number(positive, "noise_std", self.noise_std)
 
     def init(self, key: PRNGKeyArray, x: Any) -> State:
         dim = jax.eval_shape(self.features, x).size

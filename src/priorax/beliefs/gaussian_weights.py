@@ -18,14 +18,16 @@ from priorax.beliefs.base import (
     Info,
     Optimizer,
     State,
+    check_number,
     check_output,
     gradient_step,
     shape_output,
     stream_losses,
     values_of,
 )
+from priorax.checks import non_negative, one_of, positive
 from priorax.heads import Head, Scalar
-from priorax.networks import MLP, Layer, Network
+from priorax.networks import MLP, Layer, Network, as_network
 
 
 class Posterior(NamedTuple):
@@ -38,7 +40,7 @@ class Posterior(NamedTuple):
 class GaussianWeights(eqx.Module):
     """See the module's docstring; `noisy` and `bayes_by_backprop` are the usual settings."""
 
-    network: Network = eqx.field(static=True, default=MLP())
+    network: Network = eqx.field(static=True, default=MLP(), converter=as_network)
     noise: str = eqx.field(static=True, default="factorised")
     """factorised: f(e_in) f(e_out)' with f(e) = sign(e) sqrt|e|, for the layers of MLP and Table (other weights are
     independent); independent: one normal number per weight."""
@@ -53,9 +55,20 @@ class GaussianWeights(eqx.Module):
     num_outputs: int = eqx.field(static=True, default=1)
     optimizer: Optimizer = eqx.field(static=True, default=Adam())
 
+    def __check_init__(self) -> None:
+        one_of("noise", self.noise, ("factorised", "independent"))
+        check_number(positive, "initial_std", self.initial_std)
+        check_number(positive, "prior_std", self.prior_std)
+        if self.kl_weight is not None:
+            check_number(non_negative, "kl_weight", self.kl_weight)
+
     @property
     def num_streams(self) -> int:
         return 1
+
+    @property
+    def by_gradient(self) -> bool:
+        return True
 
     def init(self, key: PRNGKeyArray, x: Any) -> State:
         num_out = self.num_outputs * self.head.size
@@ -133,9 +146,11 @@ class GaussianWeights(eqx.Module):
         return gradient_step(self, state, batch, key)
 
 
-def noisy(noise: str = "factorised", **settings: Any) -> GaussianWeights:
+def noisy(noise: str = "factorised", initial_std: float | None = None, **settings: Any) -> GaussianWeights:
     """NoisyNet: `noise` factorised (start 0.5/sqrt(fan_in)) or independent (start 0.017)."""
-    return GaussianWeights(noise=noise, initial_std=0.5 if noise == "factorised" else 0.017, **settings)
+    if initial_std is None:
+        initial_std = 0.5 if noise == "factorised" else 0.017
+    return GaussianWeights(noise=noise, initial_std=initial_std, **settings)
 
 
 def bayes_by_backprop(kl_weight: float = 1.0, initial_std: float = 0.05, **settings: Any) -> GaussianWeights:

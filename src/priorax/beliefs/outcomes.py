@@ -32,6 +32,10 @@ class Outcomes(eqx.Module):
     def num_streams(self) -> int:
         return self.base.num_streams
 
+    @property
+    def by_gradient(self) -> bool:
+        return self.base.by_gradient
+
     def init(self, key: PRNGKeyArray, x: Any) -> State:
         return self.base.init(key, x)
 

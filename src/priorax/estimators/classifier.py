@@ -1,0 +1,198 @@
+"""The classifier."""
+
+import copy
+from dataclasses import dataclass
+from typing import Any, no_type_check
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PRNGKeyArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+
+from priorax.beliefs import L2, Ensemble, State
+from priorax.estimators.base import PriorEnsemble, Uncertainty, outputs
+from priorax.heads import Classes, Head
+from priorax.networks import Network
+
+
+@dataclass(frozen=True)
+class _Shut:
+    """A network whose logits past each output's own number of classes are far below all others."""
+
+    network: Network
+    sizes: tuple[int, ...]
+
+    def init(self, key: PRNGKeyArray, x: Any, num_out: int) -> Any:
+        return self.network.init(key, x, num_out)
+
+    def apply(self, params: Any, x: Any) -> Array:
+        shut = np.arange(max(self.sizes)) >= np.array(self.sizes)[:, None]
+        return self.network.apply(params, x) + jnp.where(jnp.asarray(shut.ravel()), -1e9, 0.0)
+
+
+class PriorEnsembleClassifier(ClassifierMixin, PriorEnsemble):
+    """Classification by an ensemble with randomized prior functions, which are added to the logits.
+
+    `predict_proba` is the mean of the members' probabilities; `predict_uncertainty` parts its entropy into what more
+    data would remove (epistemic) and what it would not. `prior_scale` is in units of logits; the other settings are
+    those of `PriorEnsembleRegressor`.
+    """
+
+    @no_type_check  # scikit-learn: constructors store anything, fit complains
+    def __init__(
+        self,
+        num_members: int = 20,
+        *,
+        hidden_widths: tuple[int, ...] = (50, 50),
+        prior: Any = "network",
+        prior_scale: float = 1.0,
+        noise: Any = "bootstrap",
+        network: Any = None,
+        l2: L2 | None = None,
+        standardize: bool = True,
+        steps: int = 2000,
+        batch_size: int | None = 128,
+        learning_rate: float = 1e-3,
+        validation_fraction: float | None = None,
+        patience: int = 10,
+        partial_steps: int = 100,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.num_members = num_members
+        self.hidden_widths = hidden_widths
+        self.prior = prior
+        self.prior_scale = prior_scale
+        self.noise = noise
+        self.network = network
+        self.l2 = l2
+        self.standardize = standardize
+        self.steps = steps
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.partial_steps = partial_steps
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        tags.classifier_tags.multi_label = True
+        return tags
+
+    def _head(self) -> Head:
+        return Classes(max(len(labels) for labels in self._labels()))
+
+    def _finish(self, network: Network) -> Network:
+        """Outputs may have different numbers of classes: the logits of classes that an output lacks are shut off."""
+        sizes = tuple(len(labels) for labels in self._labels())
+        return network if len(set(sizes)) == 1 else _Shut(network, sizes)
+
+    def _labels(self) -> list[np.ndarray]:
+        return [np.asarray(self.classes_)] if self.flat_y_ else list(self.classes_)
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "PriorEnsembleClassifier":
+        """Fit to X [n, features] and labels y [n] or [n, outputs]."""
+        work = copy.copy(self)
+        X, y, weight = work._validated(X, y, sample_weight, True, multi_output=True)
+        check_classification_targets(y)
+        work._start(X, y, None, weight)
+        work._fit(X, work._targets(y), weight, work._head())
+        return self._become(work)
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> "PriorEnsembleClassifier":
+        """Learn from new examples only; the first call needs all `classes` (a list of arrays for several outputs)."""
+        fresh = not hasattr(self, "state_")
+        work = copy.copy(self)
+        X, y, weight = work._validated(X, y, sample_weight, fresh, multi_output=True)
+        check_classification_targets(y)
+        if fresh:
+            if classes is None:
+                raise ValueError("classes=None on the first call of partial_fit; pass every label that may come")
+            work._start(X, y, classes, weight)
+        elif classes is not None and not _same_labels(self._labels(), [classes] if self.flat_y_ else classes):
+            raise ValueError(f"classes={classes!r} differ from those of the first call; pass the same or none")
+        work._partial_fit(X, work._targets(y), weight, work._head())
+        return self._become(work)
+
+    def _start(self, X: np.ndarray, y: np.ndarray, classes: Any, weight: Any) -> None:
+        self._standardise(X, weight)
+        columns = _label_columns(y)
+        self.flat_y_ = columns.shape[1] == 1 and type_of_target(y) in ("binary", "multiclass")
+        self.n_outputs_ = columns.shape[1]
+        if classes is None:
+            labels = [np.unique(column) for column in columns.T]
+        else:
+            labels = [np.unique(part) for part in ([classes] if self.flat_y_ else classes)]
+        self.classes_: Any = labels[0] if self.flat_y_ else labels
+
+    def _targets(self, y: np.ndarray) -> np.ndarray:
+        columns, labels = _label_columns(y), self._labels()
+        if columns.shape[1] != self.n_outputs_:
+            raise ValueError(f"y has {columns.shape[1]} outputs, but the first call had {self.n_outputs_}; keep them")
+        for column, known in zip(columns.T, labels, strict=True):
+            unknown = np.setdiff1d(column, known)
+            if len(unknown):
+                raise ValueError(f"y holds labels {unknown[:5]} that are not in classes; pass them on the first call")
+        return np.stack([np.searchsorted(k, c) for c, k in zip(columns.T, labels, strict=True)], axis=1).astype(
+            np.int32
+        )
+
+    def predict_proba(self, X: Any) -> Any:
+        """The mean of the members' probabilities, [n, classes]; a list of these for several outputs."""
+        return self._per_output(self._chunks(X, _class_moments)[0])
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The label with the highest mean probability."""
+        proba = self.predict_proba(X)
+        if self.flat_y_:
+            return self.classes_[np.argmax(proba, axis=1)]
+        columns = [known[np.argmax(p, axis=1)] for p, known in zip(proba, self.classes_, strict=True)]
+        return np.stack(columns, axis=1)
+
+    def predict_uncertainty(self, X: Any) -> Uncertainty:
+        """Mean probabilities, and in nats: mutual information, mean entropy, entropy of the mean."""
+        proba, aleatoric, total = self._chunks(X, _class_moments)
+        parts = (np.maximum(total - aleatoric, 0.0), aleatoric, total)
+        return Uncertainty(self._per_output(proba), *(part[:, 0] if self.flat_y_ else part for part in parts))
+
+    def sample(self, X: Any, num_samples: int = 1, random_state: Any = None) -> Any:
+        """Probabilities by members drawn at random: [num_samples, n, classes], or a list of these."""
+        members = np.moveaxis(self._chunks(X, _member_proba)[0], 0, 1)
+        return self._per_output(members[self._drawn_members(num_samples, random_state)])
+
+    def _per_output(self, proba: np.ndarray) -> Any:
+        """[..., output, class] as one array per output, with that output's own classes."""
+        parts = []
+        for i, known in enumerate(self._labels()):
+            parts.append(proba[..., i, : len(known)].astype(np.float64))
+        return parts[0] if self.flat_y_ else parts
+
+
+def _label_columns(y: np.ndarray) -> np.ndarray:
+    return np.asarray(y).reshape(len(y), -1)
+
+
+def _same_labels(known: Any, given: Any) -> bool:
+    return len(known) == len(given) and all(np.array_equal(a, np.unique(b)) for a, b in zip(known, given, strict=True))
+
+
+@jax.jit
+def _member_proba(belief: Ensemble, state: State, x: Any) -> tuple[Array]:
+    return (jnp.moveaxis(jax.nn.softmax(outputs(belief, state, x)), 0, 1),)
+
+
+@jax.jit
+def _class_moments(belief: Ensemble, state: State, x: Any) -> tuple[Array, Array, Array]:
+    """Mean probabilities [row, output, class]; mean entropy and entropy of the mean [row, output]."""
+    proba = jax.nn.softmax(outputs(belief, state, x))
+    mean = jnp.mean(proba, axis=0)
+    return mean, jnp.mean(_entropy(proba), axis=0), _entropy(mean)
+
+
+def _entropy(p: Array) -> Array:
+    return jnp.sum(jax.scipy.special.entr(p), axis=-1)
