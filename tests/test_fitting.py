@@ -114,6 +114,11 @@ def test_progress_is_reported_after_each_chunk():
     assert seen == [CHUNK, 2 * CHUNK, 2 * CHUNK + 5]
 
 
+def test_a_bar_is_shown_when_asked_for(capsys):
+    fit(BELIEF, (X, Y), key=KEY, steps=5, progress=True)
+    assert "fit" in capsys.readouterr().out
+
+
 def test_a_non_finite_loss_names_step_and_member():
     def init(key, x):
         return {"w": jax.random.normal(key, ()), "bad": jnp.zeros(())}

@@ -18,6 +18,7 @@ from priorax.beliefs.base import Batch, Belief, State, stream_losses
 from priorax.beliefs.ensemble import Ensemble
 from priorax.checks import fraction, positive_int
 from priorax.noise import Noise, as_noise
+from priorax.progress import steps_bar
 
 CHUNK = 100
 """Steps between two looks of the host."""
@@ -117,7 +118,7 @@ def fit(
     validation_fraction: float | None = None,
     patience: int = 10,
     own_batches: bool = False,
-    progress: Callable[[int, float], None] | None = None,
+    progress: Callable[[int, float], None] | bool = False,
 ) -> Fit:
     """Fit a belief to `data = (x, y)`: x [n, ...] (any pytree), y [n] or [n, num_outputs].
 
@@ -125,7 +126,7 @@ def fit(
     batch_size           None, or at least n: full batches; else drawn uniformly at each step
     own_batches          members draw their own minibatches; else they share them (their weights stay their own)
     validation_fraction  hold out this share and stop when its loss has not fallen for `patience` chunks of 100 steps
-    progress             called after each chunk with the number of steps done and the mean loss
+    progress             True shows a bar; a function is called after each chunk with the steps done and the mean loss
     """
     steps = positive_int("steps", steps)
     x, y = data
@@ -148,18 +149,19 @@ def fit(
         x, y, sample_weight = jax.tree.map(take, x), take(y), take(sample_weight)
         noise = noise.take(order[cut:])
     formed = form_data(belief, state, x, y, key=key_data, noise=noise, sample_weight=sample_weight)
-    return train(
-        belief,
-        state,
-        formed,
-        key=key_train,
-        steps=steps,
-        batch_size=batch_size,
-        own_batches=own_batches,
-        held=held,
-        patience=patience,
-        progress=progress,
-    )
+    with steps_bar(progress is True, steps, "fit") as bar:
+        return train(
+            belief,
+            state,
+            formed,
+            key=key_train,
+            steps=steps,
+            batch_size=batch_size,
+            own_batches=own_batches,
+            held=held,
+            patience=patience,
+            progress=progress if callable(progress) else bar,
+        )
 
 
 def train(

@@ -28,7 +28,8 @@ class AgentState(NamedTuple):
 
     belief: State
     target: PyTree
-    """The target network's parameters; priors are not in it, so online and target share them."""
+    """The target network's parameters, none where they are always the online ones (period 1). Priors are not in it, so
+    online and target share them."""
     buffer: Buffer
     index: PyTree
     """The function drawn for this episode."""
@@ -78,7 +79,8 @@ class QLearner(eqx.Module):
         zero = jnp.zeros(())
         transition = Transition(obs, zero.astype(int), zero, obs, zero.astype(bool))
         buffer = self.buffer.init(self._stored(belief, transition))
-        return AgentState(belief, belief.params, buffer, self.belief.draw(belief, key_draw), jnp.zeros((), int))
+        target = () if self.target_period == 1 else belief.params
+        return AgentState(belief, target, buffer, self.belief.draw(belief, key_draw), jnp.zeros((), int))
 
     def start_episode(self, state: AgentState, key: PRNGKeyArray) -> AgentState:
         """Draw the function to follow: a member, uniformly, for an ensemble."""
@@ -120,7 +122,8 @@ class QLearner(eqx.Module):
         stored = self.buffer.get(state.buffer, slots)
         prior, next_prior = (self._by_stream(part) for part in (stored.prior, stored.next_prior))
         step: Transition = stored.transition
-        target_state = state.belief._replace(params=state.target)
+        lagged = self.target_period > 1
+        target_state = state.belief._replace(params=state.target) if lagged else state.belief
         following = self.belief.forward(target_state, key_target, step.next_obs, next_prior, self.shared_batch)
         selector = None
         if self.double_q:
@@ -142,11 +145,9 @@ class QLearner(eqx.Module):
         )
         belief, info = self.belief.update(state.belief, batch, key_online)
         updates = state.updates + 1
-        params = belief.params
-        if self.target_period > 1:
-            copy = updates % self.target_period == 0
-            params = jax.tree.map(lambda new, old: jnp.where(copy, new, old), belief.params, state.target)
-        return state._replace(belief=belief, target=params, updates=updates), info
+        copy = updates % self.target_period == 0
+        kept = jax.tree.map(lambda new, old: jnp.where(copy, new, old), belief.params if lagged else (), state.target)
+        return state._replace(belief=belief, target=kept, updates=updates), info
 
     def _stored(self, belief: State, transition: Transition) -> Stored:
         if not isinstance(self.belief, Ensemble) or self.belief.prior is None:

@@ -243,6 +243,36 @@ def greedy_backup(
     return head.backup(next_out[best], reward, discount)
 
 
+class Wrapper(eqx.Module):
+    """A belief around another that learns as that one does: what it draws or counts is its own."""
+
+    base: eqx.AbstractVar[Any]
+
+    @property
+    def head(self) -> Head:
+        return self.base.head
+
+    @property
+    def num_outputs(self) -> int:
+        return self.base.num_outputs
+
+    @property
+    def num_streams(self) -> int:
+        return self.base.num_streams
+
+    @property
+    def by_gradient(self) -> bool:
+        return self.base.by_gradient
+
+    def forward(
+        self, state: State, key: PRNGKeyArray, x: Any, prior: Array | None = None, shared: bool = False
+    ) -> Float[Array, "stream batch output size"]:
+        return self.base.forward(state, key, x, prior, shared)
+
+    def update(self, state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Info]:
+        return self.base.update(state, batch, key)
+
+
 def draw_values(
     belief: Belief, state: State, key: PRNGKeyArray, x: Any, num_draws: int
 ) -> Float[Array, "draw batch output"]:

@@ -11,9 +11,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Integer, PRNGKeyArray, PyTree
 
-from priorax.beliefs.base import Batch, Belief, Info, State, check_number
+from priorax.beliefs.base import Batch, Belief, State, Wrapper, check_number
 from priorax.checks import non_negative, positive, positive_int
-from priorax.heads import Head
 
 
 @runtime_checkable
@@ -76,7 +75,7 @@ class GaussianCount:
         return tally.n * jnp.exp(-0.5 * gap @ jnp.linalg.solve(cov, gap))
 
 
-class Counts(eqx.Module):
+class Counts(Wrapper):
     """The mean of `base`, made optimistic by `bonus`."""
 
     base: Belief
@@ -92,22 +91,6 @@ class Counts(eqx.Module):
         check_number(non_negative, "bonus_scale", self.bonus_scale)
         positive("first_count", self.first_count)
 
-    @property
-    def head(self) -> Head:
-        return self.base.head
-
-    @property
-    def num_outputs(self) -> int:
-        return self.base.num_outputs
-
-    @property
-    def num_streams(self) -> int:
-        return self.base.num_streams
-
-    @property
-    def by_gradient(self) -> bool:
-        return self.base.by_gradient
-
     def init(self, key: PRNGKeyArray, x: Any) -> State:
         return self.base.init(key, x)._replace(aux=self.density.init(x))
 
@@ -121,15 +104,7 @@ class Counts(eqx.Module):
     def value(self, state: State, index: PyTree, x: Any) -> Float[Array, " output"]:
         return self.base.value(state, index, x) + self.bonus(state, x)
 
-    def forward(
-        self, state: State, key: PRNGKeyArray, x: Any, prior: Array | None = None, shared: bool = False
-    ) -> Float[Array, "stream batch output size"]:
-        return self.base.forward(state, key, x, prior, shared)
-
     def observe(self, state: State, batch: Batch) -> State:
         """Count each example once."""
         rows = batch.x if batch.shared else jax.tree.map(lambda leaf: leaf[0], batch.x)
         return state._replace(aux=self.density.add(state.aux, rows, batch.weight[0]))
-
-    def update(self, state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Info]:
-        return self.base.update(state, batch, key)

@@ -4,7 +4,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, no_type_check
 
 import jax
 import jax.numpy as jnp
@@ -15,14 +15,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from priorax import storage
-from priorax.beliefs import Ensemble, State
+from priorax.beliefs import L2, Ensemble, State
 from priorax.beliefs.base import Adam
 from priorax.checks import non_negative, one_of, positive, positive_int
 from priorax.fitting import fit, form_data, train
 from priorax.heads import Head
 from priorax.networks import MLP, Network, Table, as_network
 from priorax.priors import Constant, Linear, RandomFourier
-from priorax.progress import steps_bar
 
 ROWS = 4096
 """Rows per compiled call of predict, padded: a row's prediction does not depend on what else is asked for."""
@@ -60,9 +59,43 @@ class _Part:
 class PriorEnsemble(BaseEstimator):
     """What regressor and classifier share; the subclasses' docstrings describe the settings."""
 
-    num_members: int
-    standardize: bool
-    heteroscedastic: bool
+    @no_type_check  # scikit-learn: constructors store anything, fit complains
+    def __init__(
+        self,
+        num_members: int = 20,
+        *,
+        hidden_widths: tuple[int, ...] = (50, 50),
+        prior: Any = "network",
+        prior_scale: float = 1.0,
+        noise: Any = "bootstrap",
+        network: Any = None,
+        l2: L2 | None = None,
+        standardize: bool = True,
+        steps: int = 2000,
+        batch_size: int | None = 128,
+        learning_rate: float = 1e-3,
+        validation_fraction: float | None = None,
+        patience: int = 10,
+        partial_steps: int = 100,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.num_members = num_members
+        self.hidden_widths = hidden_widths
+        self.prior = prior
+        self.prior_scale = prior_scale
+        self.noise = noise
+        self.network = network
+        self.l2 = l2
+        self.standardize = standardize
+        self.steps = steps
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.partial_steps = partial_steps
+        self.random_state = random_state
+        self.verbose = verbose
 
     def _belief(self, num_outputs: int, head: Head) -> Ensemble:
         if not isinstance(self.hidden_widths, tuple | list):
@@ -119,19 +152,18 @@ class PriorEnsemble(BaseEstimator):
         """Algorithm 1 from the start."""
         self.stream_seed_ = self._seed()
         belief = self._belief(targets.shape[1], head)
-        with steps_bar(self.verbose, self.steps, "fit") as progress:
-            result = fit(
-                belief,
-                (self._inputs(X), targets),
-                key=jax.random.key(self.stream_seed_),
-                noise=self.noise,
-                sample_weight=weight,
-                steps=self.steps,
-                batch_size=self.batch_size,
-                validation_fraction=self.validation_fraction,
-                patience=self.patience,
-                progress=progress,
-            )
+        result = fit(
+            belief,
+            (self._inputs(X), targets),
+            key=jax.random.key(self.stream_seed_),
+            noise=self.noise,
+            sample_weight=weight,
+            steps=self.steps,
+            batch_size=self.batch_size,
+            validation_fraction=self.validation_fraction,
+            patience=self.patience,
+            progress=bool(self.verbose),
+        )
         self.belief_, self.state_ = belief, result.state
         self.n_iter_ = len(result.losses)
         self.loss_curve_ = result.losses.mean(axis=1)

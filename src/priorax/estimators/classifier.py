@@ -2,7 +2,7 @@
 
 import copy
 from dataclasses import dataclass
-from typing import Any, no_type_check
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ from jaxtyping import Array, PRNGKeyArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
-from priorax.beliefs import L2, Ensemble, State
+from priorax.beliefs import Ensemble, State
 from priorax.estimators.base import PriorEnsemble, Uncertainty, outputs
 from priorax.heads import Classes, Head
 from priorax.networks import Network
@@ -39,44 +39,6 @@ class PriorEnsembleClassifier(ClassifierMixin, PriorEnsemble):
     data would remove (epistemic) and what it would not. `prior_scale` is in units of logits; the other settings are
     those of `PriorEnsembleRegressor`.
     """
-
-    @no_type_check  # scikit-learn: constructors store anything, fit complains
-    def __init__(
-        self,
-        num_members: int = 20,
-        *,
-        hidden_widths: tuple[int, ...] = (50, 50),
-        prior: Any = "network",
-        prior_scale: float = 1.0,
-        noise: Any = "bootstrap",
-        network: Any = None,
-        l2: L2 | None = None,
-        standardize: bool = True,
-        steps: int = 2000,
-        batch_size: int | None = 128,
-        learning_rate: float = 1e-3,
-        validation_fraction: float | None = None,
-        patience: int = 10,
-        partial_steps: int = 100,
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.num_members = num_members
-        self.hidden_widths = hidden_widths
-        self.prior = prior
-        self.prior_scale = prior_scale
-        self.noise = noise
-        self.network = network
-        self.l2 = l2
-        self.standardize = standardize
-        self.steps = steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.partial_steps = partial_steps
-        self.random_state = random_state
-        self.verbose = verbose
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

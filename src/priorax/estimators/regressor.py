@@ -64,23 +64,25 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
         random_state: Any = None,
         verbose: bool = False,
     ) -> None:
-        self.num_members = num_members
-        self.hidden_widths = hidden_widths
-        self.prior = prior
-        self.prior_scale = prior_scale
-        self.noise = noise
-        self.network = network
-        self.l2 = l2
+        super().__init__(
+            num_members,
+            hidden_widths=hidden_widths,
+            prior=prior,
+            prior_scale=prior_scale,
+            noise=noise,
+            network=network,
+            l2=l2,
+            standardize=standardize,
+            steps=steps,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            validation_fraction=validation_fraction,
+            patience=patience,
+            partial_steps=partial_steps,
+            random_state=random_state,
+            verbose=verbose,
+        )
         self.heteroscedastic = heteroscedastic
-        self.standardize = standardize
-        self.steps = steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.partial_steps = partial_steps
-        self.random_state = random_state
-        self.verbose = verbose
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
