@@ -132,7 +132,11 @@ class Table:
         """The function at one state index; `masks` as in `MLP.apply`."""
         row = jnp.where(x < 0, self.num_rows, x)
         first = jnp.take(params[0].weight, row, axis=0, mode="fill", fill_value=0.0)
-        return _after_first(first, params, ACTIVATIONS[self.activation], masks)
+        return self.apply_row(params, first, masks)
+
+    def apply_row(self, params: tuple[Layer, ...], row: Float[Array, " unit"], masks: tuple[Array, ...] = ()) -> Array:
+        """The function where the first layer's row is known; the table itself is not looked at."""
+        return _after_first(row, params, ACTIVATIONS[self.activation], masks)
 
 
 def _after_first(

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
+import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from priorax.beliefs.base import (
@@ -24,9 +26,10 @@ from priorax.beliefs.base import (
     stream_losses,
     values_of,
 )
+from priorax.beliefs.sparse_rows import SparseParams, read, sparse_params, write
 from priorax.checks import non_negative, positive_int
 from priorax.heads import Head, Scalar
-from priorax.networks import MLP, Network, as_network
+from priorax.networks import MLP, Network, Table, as_network
 
 
 class Frozen(NamedTuple):
@@ -61,11 +64,21 @@ class Ensemble(eqx.Module):
     """Targets of a regression, or actions."""
     optimizer: Optimizer = eqx.field(static=True, default=Adam())
     """Acts on each member apart: a gradient clip is per member."""
+    sparse_rows: bool = eqx.field(static=True, default=False)
+    """For a `Table` with `Adam` and no l2: update only the rows that a batch touches (`sparse_rows.py`)."""
 
     def __check_init__(self) -> None:
         positive_int("num_members", self.num_members)
         positive_int("num_outputs", self.num_outputs)
         check_number(non_negative, "prior_scale", self.prior_scale)
+        if self.sparse_rows and not self._can_be_sparse():
+            raise ValueError(
+                "sparse_rows=True needs network=Table(...), optimizer=Adam(...) and no l2, where rows outside a batch "
+                "have no gradient; leave sparse_rows=False"
+            )
+
+    def _can_be_sparse(self) -> bool:
+        return isinstance(self.network, Table) and isinstance(self.optimizer, Adam) and self.l2 is None
 
     @property
     def num_streams(self) -> int:
@@ -78,6 +91,9 @@ class Ensemble(eqx.Module):
     def init(self, key: PRNGKeyArray, x: Any) -> State:
         """K members and their priors, from K independent keys; x is one example input."""
         params, frozen = jax.vmap(lambda k: self._init_member(k, x))(jax.random.split(key, self.num_members))
+        if self.sparse_rows:
+            params = sparse_params(params)
+            return State(params, frozen, jax.vmap(self.optimizer.init)(params.rest))
         return State(params, frozen, jax.vmap(self.optimizer.init)(params))
 
     def _init_member(self, key: PRNGKeyArray, x: Any) -> tuple[PyTree, Frozen]:
@@ -100,8 +116,17 @@ class Ensemble(eqx.Module):
 
     def output(self, params: PyTree, frozen: Frozen, x: Any, prior: Array | None = None) -> Float[Array, "output size"]:
         """ONE member at ONE input; its prior value there may be handed in."""
-        whole = eqx.combine(params, frozen.buffers)
-        out = shape_output(self.network.apply(whole, x), self.num_outputs, self.head.size)
+        if self.sparse_rows:
+            assert isinstance(self.network, Table)
+            assert isinstance(self.optimizer, Adam)
+            flat = self.network.apply_row(params.rest, read(self.optimizer, params.rows, x, params.step).weight)
+        else:
+            flat = self.network.apply(eqx.combine(params, frozen.buffers), x)
+        return self.with_prior(flat, frozen, x, prior)
+
+    def with_prior(self, flat: Array, frozen: Frozen, x: Any, prior: Array | None) -> Float[Array, "output size"]:
+        """A network's flat output at ONE input, the prior function added."""
+        out = shape_output(flat, self.num_outputs, self.head.size)
         if self.prior is None:
             return out
         if prior is None:
@@ -151,4 +176,33 @@ class Ensemble(eqx.Module):
 
     def update(self, state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Info]:
         """One optimiser step of every member on its own stream."""
+        if self.sparse_rows:
+            return self._sparse_update(state, batch)
         return gradient_step(self, state, batch, key, per_stream=True)
+
+    def _sparse_update(self, state: State, batch: Batch) -> tuple[State, Info]:
+        """The same step, on the rows of the batch and the layers behind them."""
+        assert isinstance(self.network, Table)
+        assert isinstance(self.optimizer, Adam)
+        network, adam, params = self.network, self.optimizer, state.params
+        shape = (self.num_members, batch.weight.shape[1])
+        x = jnp.broadcast_to(batch.x, shape)
+        rows = jax.vmap(lambda *parts: read(adam, *parts))(params.rows, x, params.step)
+
+        def member(rest: PyTree, frozen: Frozen, weight: Array, x: Array, prior: Array | None) -> Array:
+            def one(row: Array, x: Array, prior: Array | None) -> Array:
+                return self.with_prior(network.apply_row(rest, row), frozen, x, prior)
+
+            return jax.vmap(one)(weight, x, prior)
+
+        def total(rest: PyTree, weight: Array) -> tuple[Array, Array]:
+            out = jax.vmap(member)(rest, state.frozen, weight, x, batch.prior)
+            losses = stream_losses(self.head, out, batch)
+            return jnp.sum(losses), losses
+
+        (by_rest, by_row), losses = jax.grad(total, argnums=(0, 1), has_aux=True)(params.rest, rows.weight)
+        updates, opt = jax.vmap(adam.update)(by_rest, state.opt, params.rest)
+        step = params.step + 1
+        table = jax.vmap(lambda *parts: write(adam, *parts))(params.rows, x, rows, by_row, step)
+        after = SparseParams(table, optax.apply_updates(params.rest, updates), step)
+        return state._replace(params=after, opt=opt), Info(losses)
