@@ -37,7 +37,7 @@ def duplicate_ratio(name: str, **settings: Any) -> float:
     for copies in (1, COPIES):
         belief, noise = method(name, network=MLP((20, 20)), **settings)
         data = (np.tile(x, (copies, 1)), np.tile(y, copies))
-        state = fit(belief, data, key=jax.random.key(1), noise=noise, steps=4000, batch_size=None).state
+        state = fit(belief, data, key=jax.random.key(1), noise=noise, steps=2500, batch_size=None).state
         spreads.append(float(jnp.mean(spread(belief, state, jax.random.key(2), x, num_draws=1000))))
     return spreads[1] / spreads[0]
 
