@@ -1,13 +1,13 @@
 """Errors are part of the interface: each names the argument, its value, the limit and the remedy."""
 
 import difflib
-from collections.abc import Iterable
+import math
+import numbers
+from collections.abc import Callable, Iterable
 
 
 def positive_int(name: str, value: object) -> int:
     """An integer of at least one, or a ValueError that says so."""
-    import numbers
-
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
         raise ValueError(f"{name}={value!r} must be a whole number of at least 1; pass for example {name}=20")
     return int(value)
@@ -37,11 +37,9 @@ def one_of(name: str, value: object, valid: Iterable[str]) -> str:
     raise ValueError(f"{name}={value!r} is unknown; did you mean {close[0]!r}? Known: {', '.join(names)}")
 
 
-def _in_range(name: str, value: object, holds: object, limit: str, example: float) -> float:
-    import math
-    import numbers
-
-    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
-    if not is_number or not holds(value):  # type: ignore[operator]
-        raise ValueError(f"{name}={value!r} must be {limit}; pass for example {name}={example}")
-    return float(value)  # type: ignore[arg-type]
+def _in_range(name: str, value: object, holds: Callable[[float], bool], limit: str, example: float) -> float:
+    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+        number = float(value)
+        if math.isfinite(number) and holds(number):
+            return number
+    raise ValueError(f"{name}={value!r} must be {limit}; pass for example {name}={example}")
