@@ -150,8 +150,12 @@ class Ensemble(eqx.Module):
         return jax.vmap(member, axis_size=self.num_members)(state.frozen)
 
     def value(self, state: State, index: Int[Array, ""], x: Any) -> Float[Array, " output"]:
+        return values_of(self.head, self.member_output(state, index, x))
+
+    def member_output(self, state: State, index: Int[Array, ""], x: Any) -> Float[Array, "output size"]:
+        """The member of that number at ONE input."""
         params, frozen = jax.tree.map(lambda leaf: leaf[index], (state.params, state.frozen))
-        return values_of(self.head, self.output(params, frozen, x))
+        return self.output(params, frozen, x)
 
     def forward(
         self, state: State, key: PRNGKeyArray, x: Any, prior: Array | None = None, shared: bool = False

@@ -28,8 +28,7 @@ class Outcomes(Wrapper):
 
     def value(self, state: State, index: PyTree, x: Any) -> Float[Array, " output"]:
         member, level = index
-        params, frozen = jax.tree.map(lambda leaf: leaf[member], (state.params, state.frozen))
-        return jax.vmap(self.head.quantile)(self.base.output(params, frozen, x), level)
+        return jax.vmap(self.head.quantile)(self.base.member_output(state, member, x), level)
 
     def observe(self, state: State, batch: Batch) -> State:
         return self.base.observe(state, batch)

@@ -5,7 +5,6 @@ them. Seeds are separate runs: a vmap over seeds would turn every condition into
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -47,13 +46,12 @@ class Episode(NamedTuple):
     bad: bool
 
 
-@dataclass(frozen=True)
-class Loop:
+class Loop(eqx.Module):
     """How an agent lives in an environment."""
 
-    env: Environment
+    env: Environment = eqx.field(static=True)
     agent: QLearner
-    learn_every: int = 1
+    learn_every: int = eqx.field(static=True, default=1)
     """Environment steps per update; 0 learns at episode ends only, as the paper's `live` has it."""
 
     def init(self, key: PRNGKeyArray, params: Any) -> Live:
@@ -87,8 +85,7 @@ class Loop:
 
 
 @eqx.filter_jit
-def _chunk(loop: Any, agent: QLearner, key: PRNGKeyArray, params: Any, live: Live, length: int) -> tuple[Live, Steps]:
-    loop = Loop(loop[0], agent, loop[1])
+def _chunk(loop: Loop, key: PRNGKeyArray, params: Any, live: Live, length: int) -> tuple[Live, Steps]:
     return jax.lax.scan(lambda carry, _: loop.step(key, params, carry), live, length=length)
 
 
@@ -101,9 +98,7 @@ def live(loop: Loop, key: PRNGKeyArray, params: Any, *, episodes: int, chunk: in
     state = jax.jit(loop.init)(key, params)
     finished, total, length = 0, 0.0, 0
     while True:
-        state, steps = _chunk(
-            (loop.env, loop.learn_every), loop.agent, key, params, state, positive_int("chunk", chunk)
-        )
+        state, steps = _chunk(loop, key, params, state, positive_int("chunk", chunk))
         for reward, done, bad in zip(*(np.asarray(part) for part in steps), strict=True):
             total, length = total + float(reward), length + 1
             if done:
