@@ -9,7 +9,7 @@ import pytest
 from priorax.agents import QLearner
 from priorax.beliefs import Adam, Counts, Ensemble, ExactBayes, TableCount
 from priorax.envs.deep_sea import DeepSea
-from priorax.loops.compiled import Loop, episodes_to_learn, live
+from priorax.loops.compiled import Episode, Loop, episodes_to_learn, episodes_to_solve, live
 from priorax.networks import MLP, Table
 from priorax.replay import EnsembleBuffer, Transition
 
@@ -151,7 +151,7 @@ def test_bootstrapped_dqn_with_priors_learns_deep_sea_and_repeats_itself_to_the_
     params = loop.env.params(jax.random.key(1))
     runs = [list(live(loop, KEY, params, episodes=150, chunk=chunk)) for chunk in (300, 300, 450)]
     assert runs[0] == runs[1] == runs[2], "neither a second run nor another chunk size changes a bit"
-    assert episodes_to_learn([episode.bad for episode in runs[0]]) is not None
+    assert episodes_to_learn(runs[0]) is not None
     assert max(episode.total_return for episode in runs[0]) == pytest.approx(loop.env.optimal_return, abs=1e-5)
     other = list(live(loop, jax.random.key(5), params, episodes=20, chunk=300))
     assert other != runs[0][:20]
@@ -169,10 +169,23 @@ def test_a_count_bonus_is_paid_with_the_reward():
     np.testing.assert_array_equal(state.belief.aux, [0, 3, 0])
 
 
+def episodes(bad, solved=None):
+    shares = np.cumsum(bad) / np.arange(1, len(bad) + 1)
+    solved = solved or [False] * len(bad)
+    return [Episode(i + 1, 0.0, 1, bad[i], solved[i], 0.0, float(shares[i])) for i in range(len(bad))]
+
+
 def test_episodes_to_learn_is_the_papers_measure():
-    assert episodes_to_learn([True] * 9 + [False]) is None
-    assert episodes_to_learn([True] * 9 + [False] * 2) == 11
-    assert episodes_to_learn([False]) == 1
+    assert episodes_to_learn(episodes([True] * 9 + [False])) is None
+    assert episodes_to_learn(episodes([True] * 9 + [False] * 2)) == 11
+    assert episodes_to_learn(episodes([False])) == 1
+
+
+def test_episodes_to_solve_is_when_the_mean_stays_optimal():
+    none = [True] * 4
+    assert episodes_to_solve(episodes(none, [False, True, False, True])) == 4
+    assert episodes_to_solve(episodes(none, [True] * 4)) == 1
+    assert episodes_to_solve(episodes(none, [True, True, True, False])) is None
 
 
 def test_bad_settings_are_refused():

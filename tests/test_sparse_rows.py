@@ -8,7 +8,7 @@ import pytest
 
 from conftest import init, update
 from priorax.beliefs import L2, Adam, Batch, Ensemble
-from priorax.beliefs.sparse_rows import Rows, pack, read, write
+from priorax.beliefs.sparse_rows import Rows, fresh, read, write
 from priorax.networks import MLP, Table
 
 KEY = jax.random.key(0)
@@ -21,14 +21,14 @@ def test_a_table_touched_now_and_then_follows_dense_adam():
     random = np.random.default_rng(0)
     start = jnp.asarray(random.standard_normal((12, 4)))
     optimizer = optax.adam(1e-2)
-    dense, opt, rows = start, optimizer.init(start), pack(start)
+    dense, opt, rows = start, optimizer.init(start), fresh(start)
 
     @jax.jit
     def step(dense, opt, rows, x, g, t):
         gradient = jnp.zeros_like(dense).at[x].add(g)
         updates, opt = optimizer.update(gradient, opt)
         rows = write(ADAM, rows, x, read(ADAM, rows, x, t), g, t + 1)
-        return dense + updates, opt, rows, read(ADAM, rows, jnp.arange(12), t + 1).weight
+        return dense + updates, opt, rows, read(ADAM, rows, jnp.arange(12), t + 1)
 
     for t in range(400):
         x = jnp.asarray(random.integers(0, 12, 3))
@@ -42,29 +42,30 @@ def test_rows_touched_at_every_step_are_dense_adam_exactly():
     random = np.random.default_rng(1)
     start = jnp.asarray(random.standard_normal((3, 2)))
     optimizer = optax.adam(1e-2)
-    dense, opt, rows, x = start, optimizer.init(start), pack(start), jnp.array([0, 1, 2, 1])
+    dense, opt, rows, x = start, optimizer.init(start), fresh(start), jnp.array([0, 1, 2, 1])
     for t in range(20):
         g = jnp.asarray(random.standard_normal((4, 2)))
         updates, opt = optimizer.update(jnp.zeros_like(dense).at[x].add(g), opt)
         dense = dense + updates
         rows = write(ADAM, rows, x, read(ADAM, rows, x, jnp.asarray(t)), g, jnp.asarray(t + 1))
-    np.testing.assert_allclose(read(ADAM, rows, jnp.arange(3), jnp.asarray(20)).weight, dense, atol=1e-5)
+    np.testing.assert_allclose(read(ADAM, rows, jnp.arange(3), jnp.asarray(20)), dense, atol=1e-5)
 
 
 def test_outside_the_table_is_zero_and_cannot_be_written():
-    rows = pack(jnp.ones((3, 2)))
+    rows = fresh(jnp.ones((3, 2)))
     assert isinstance(rows, Rows)
-    np.testing.assert_array_equal(read(ADAM, rows, jnp.array([-1, 3]), jnp.asarray(5)).weight, 0)
+    np.testing.assert_array_equal(read(ADAM, rows, jnp.array([-1, 3]), jnp.asarray(5)), 0)
     x = jnp.array([3])
     after = write(ADAM, rows, x, read(ADAM, rows, x, jnp.asarray(0)), jnp.ones((1, 2)), jnp.asarray(1))
-    np.testing.assert_array_equal(after.packed, rows.packed)
+    np.testing.assert_array_equal(after.weight, rows.weight)
 
 
-@pytest.mark.parametrize("shared", [False, True])
-def test_an_ensemble_with_sparse_rows_learns_as_one_without(shared):
+@pytest.mark.parametrize("sparse_rows", ["own", "shared"])
+def test_an_ensemble_with_sparse_rows_learns_as_one_without(sparse_rows):
+    shared = sparse_rows == "shared"
     network = Table(40, (6, 5))
     settings = {"num_members": 3, "network": network, "prior": network, "num_outputs": 2, "optimizer": ADAM}
-    dense, sparse = Ensemble(**settings), Ensemble(**settings, sparse_rows=True)
+    dense, sparse = Ensemble(**settings), Ensemble(**settings, sparse_rows=sparse_rows)
     states = [init(belief, KEY, jnp.asarray(0)) for belief in (dense, sparse)]
     random = np.random.default_rng(0)
     cells = jnp.arange(41)
@@ -90,5 +91,5 @@ def test_an_ensemble_with_sparse_rows_learns_as_one_without(shared):
 def test_it_is_refused_where_untouched_rows_have_a_gradient():
     table = {"network": Table(3)}
     for settings in ({"network": MLP((3,))}, {**table, "l2": L2()}, {**table, "optimizer": optax.sgd(1.0)}):
-        with pytest.raises(ValueError, match="sparse_rows=True needs"):
-            Ensemble(**settings, sparse_rows=True)
+        with pytest.raises(ValueError, match="sparse_rows='own' needs"):
+            Ensemble(**settings, sparse_rows="own")

@@ -65,7 +65,7 @@ def test_another_network_than_was_saved_is_refused(tmp_path):
 
     belief, _ = method("bs", network=pair(4), num_members=2)
     save(tmp_path / "belief", belief, init(belief, KEY, X[0]), X[0])
-    with pytest.raises(BadFile, match=r"is float32\[2, 3, 4\], but this belief needs float32\[2, 3, 5\]"):
+    with pytest.raises(BadFile, match=r"is float32\[2, 3, 4\], but float32\[2, 3, 5\] is needed"):
         load(tmp_path / "belief", network=pair(5))
 
 

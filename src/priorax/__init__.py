@@ -3,13 +3,15 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from priorax.version import __version__
+
 if TYPE_CHECKING:
     from priorax.estimators import PriorEnsembleClassifier, PriorEnsembleRegressor
     from priorax.fitting import fit
+    from priorax.loops.training import train
     from priorax.storage import load, save
 
-__version__ = "0.1.0"
-__all__ = ["PriorEnsembleClassifier", "PriorEnsembleRegressor", "__version__", "fit", "load", "save"]
+__all__ = ["PriorEnsembleClassifier", "PriorEnsembleRegressor", "__version__", "fit", "load", "save", "train"]
 
 _HOMES = {
     "PriorEnsembleClassifier": "estimators",
@@ -17,6 +19,7 @@ _HOMES = {
     "fit": "fitting",
     "load": "storage",
     "save": "storage",
+    "train": "loops.training",
 }
 
 

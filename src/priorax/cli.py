@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from priorax.progress import console, share_bar
+from priorax.progress import console, count_bar, share_bar
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,43 @@ class Demo:
     """The folder to write to."""
 
 
+@dataclass(frozen=True)
+class Train:
+    """Train an agent: rows, TensorBoard events and checkpoints go to a folder. Ctrl-C and kill -9 lose nothing: resume.
+
+    A run goes on with `priorax train --resume DIR`, which needs no other argument.
+    """
+
+    agent: str | None = None
+    """bsp (default), bsr, bs, ensemble or eps_greedy."""
+    env: str | None = None
+    """deep_sea (default), deep_sea_stochastic or deep_sea_no_reward."""
+    size: int | None = None
+    """N of DeepSea (default 10)."""
+    seed: int | None = None
+    """Everything random follows from it (default 0)."""
+    episodes: int | None = None
+    """How many (default 2000)."""
+    preset: str | None = None
+    """Hyperparameters: tuned (default), the best found here, or paper, as in its appendix B."""
+    set: tuple[str, ...] = ()
+    """Changes to the preset, as in --set prior_scale=3 num_members=10."""
+    out: Path | None = None
+    """The folder to write to (default runs/AGENT-ENV-SIZE-SEED)."""
+    resume: Path | None = None
+    """The folder of a run to go on with."""
+    overwrite: bool = False
+    """Replace a run that is in the folder already."""
+    stop_when_learned: bool = False
+    """Stop at the paper's measure: average regret below 0.9."""
+    json: bool = False
+    """End with one line of JSON on standard output; the bar goes to standard error."""
+
+
 Command = (
     Annotated[Check, tyro.conf.subcommand("check")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
+    | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Demo, tyro.conf.subcommand("demo")]
 )
 
@@ -61,7 +95,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"priorax {__version__}")
         return 0
     command = parse(arguments)
-    run: dict[type, Callable[[Any], int]] = {Check: _check, Reproduce: _reproduce, Demo: _demo}
+    run: dict[type, Callable[[Any], int]] = {Check: _check, Reproduce: _reproduce, Train: _train, Demo: _demo}
     try:
         _enable_cache()
         return run[type(command)](command)
@@ -116,6 +150,50 @@ def _reproduce(command: Reproduce) -> int:
     _print_summary(command.name, result.summary)
     for path in result.paths:
         console.print(f"wrote {path}", soft_wrap=True, highlight=False, markup=False)
+    return 0
+
+
+def _train(command: Train) -> int:
+    import json
+
+    from priorax.loops.training import DEFAULTS, Progress, parse_changes, resumed, train
+
+    given = {name: getattr(command, name) for name in DEFAULTS if getattr(command, name) is not None}
+    changes = parse_changes(command.set)
+    if command.resume is not None:
+        out, asked = command.resume, resumed(command.resume, given, changes)
+    else:
+        asked = {**DEFAULTS, **given, "changes": changes}
+        out = command.out or Path("runs") / "{agent}-{env}-{size}-{seed}".format(**asked)
+    shown = Console(stderr=True) if command.json else console
+
+    def note(progress: Progress) -> str:
+        learned = f"learned at {progress.learned}" if progress.learned else "not learned yet"
+        return (
+            f"return {progress.total_return:.2f}  regret {progress.average_regret:.2f}  "
+            f"{progress.steps_per_second:,.0f} steps/s  {learned}"
+        )
+
+    try:
+        with count_bar(asked["episodes"], f"{asked['agent']} on {asked['env']} {asked['size']}", shown) as update:
+            result = train(
+                **asked,
+                out=out,
+                resume=command.resume is not None,
+                overwrite=command.overwrite,
+                stop_when_learned=command.stop_when_learned,
+                report=lambda progress: update(progress.episode, note(progress)),
+            )
+    except KeyboardInterrupt:
+        shown.print(f"go on with: priorax train --resume {out}", soft_wrap=True, highlight=False, markup=False)
+        raise
+    if command.json:
+        print(json.dumps(result.summary()))
+        return 0
+    words = f"learned at episode {result.episodes_to_learn}" if result.episodes_to_learn else "not learned"
+    console.print(
+        f"{words} of {result.episodes}; {result.env_steps_per_second:,.0f} steps/s; rows in {out}/episodes.csv"
+    )
     return 0
 
 

@@ -130,13 +130,17 @@ class Table:
 
     def apply(self, params: tuple[Layer, ...], x: Integer[Array, ""], masks: tuple[Array, ...] = ()) -> Array:
         """The function at one state index; `masks` as in `MLP.apply`."""
-        row = jnp.where(x < 0, self.num_rows, x)
-        first = jnp.take(params[0].weight, row, axis=0, mode="fill", fill_value=0.0)
-        return self.apply_row(params, first, masks)
+        return self.apply_row(params, take_rows(params[0].weight, x), masks)
 
     def apply_row(self, params: tuple[Layer, ...], row: Float[Array, " unit"], masks: tuple[Array, ...] = ()) -> Array:
         """The function where the first layer's row is known; the table itself is not looked at."""
         return _after_first(row, params, ACTIVATIONS[self.activation], masks)
+
+
+def take_rows(table: Num[Array, "... row unit"], x: Integer[Array, "..."], *index: Array) -> Num[Array, "... unit"]:
+    """Rows of a table, zeros outside it; `index` goes before x where the table has leading axes."""
+    row = jnp.where(x < 0, table.shape[-2], x)
+    return table.at[(*index, row)].get(mode="fill", fill_value=0.0)
 
 
 def _after_first(

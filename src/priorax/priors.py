@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Num, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Integer, Num, PRNGKeyArray, PyTree
 
 from priorax.checks import non_negative, positive, positive_int
-from priorax.networks import MLP, Layer
+from priorax.networks import MLP, Layer, Network
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,49 @@ class RandomFourier:
 
 
 @dataclass(frozen=True)
+class Tabulated:
+    """A prior over discrete states, evaluated once at each of them: the same function, later only looked up.
+
+    The states are 0..num_rows-1; the row after them stands for every index outside.
+    """
+
+    prior: Network
+    """What is evaluated: any network of an index."""
+    num_rows: int
+    """How many states there are."""
+
+    def __post_init__(self) -> None:
+        positive_int("num_rows", self.num_rows)
+
+    def init(self, key: PRNGKeyArray, x: Any, num_out: int) -> Float[Array, "row out"]:
+        params = self.prior.init(key, x, num_out)
+        return jax.vmap(lambda row: self.prior.apply(params, row))(jnp.arange(self.num_rows + 1))
+
+    def apply(self, params: Float[Array, "row out"], x: Integer[Array, ""]) -> Float[Array, " out"]:
+        return _row(params, x)
+
+
+@dataclass(frozen=True)
+class Around:
+    """Draws around known values of discrete states, N(values, std²): the paper's "task-specific knowledge"."""
+
+    values: tuple[tuple[float, ...], ...]
+    """One row per state, one number per output; outside, zero."""
+    std: float = 1.0
+    """How far draws are from them."""
+
+    def __post_init__(self) -> None:
+        non_negative("std", self.std)
+
+    def init(self, key: PRNGKeyArray, x: Any, num_out: int) -> Float[Array, "row out"]:
+        mean = jnp.asarray((*self.values, (0.0,) * num_out))
+        return mean + self.std * jax.random.normal(key, mean.shape)
+
+    def apply(self, params: Float[Array, "row out"], x: Integer[Array, ""]) -> Float[Array, " out"]:
+        return _row(params, x)
+
+
+@dataclass(frozen=True)
 class Constant:
     """The same standard normal number everywhere, one per output."""
 
@@ -97,3 +140,13 @@ class Function:
 
     def apply(self, params: PyTree, x: Any) -> Array:
         return jnp.ravel(jnp.asarray(self.function(x), dtype=float))
+
+
+def _row(table: Float[Array, "row out"], x: Integer[Array, ""]) -> Float[Array, " out"]:
+    """The row of a state; the last row stands for every index outside."""
+    last = table.shape[0] - 1
+    return table[jnp.where(x < 0, last, jnp.minimum(x, last))]
+
+
+TABLES = (Tabulated, Around)
+"""Priors that are only looked up: keeping their values elsewhere would save nothing."""

@@ -18,15 +18,22 @@ console = Console()
 
 
 @contextmanager
+def count_bar(total: int, name: str, to: Console = console) -> Iterator[Callable[[int, str], None]]:
+    """A bar over things done, out of a total, with a note beside it."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, TimeRemainingColumn(), TextColumn("{task.fields[note]}"), console=to) as bar:
+        task = bar.add_task(name, total=total, note="")
+        yield lambda done, note: bar.update(task, completed=done, note=note)
+
+
+@contextmanager
 def steps_bar(show: bool, total: int, name: str) -> Iterator[Callable[[int, float], None] | None]:
     """A bar over training steps with the loss beside it, as a callback for `fit`; None when not shown."""
     if not show:
         yield None
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, TimeRemainingColumn(), TextColumn("{task.fields[note]}"), console=console) as bar:
-        task = bar.add_task(name, total=total, note="")
-        yield lambda done, loss: bar.update(task, completed=done, note=f"loss {loss:.4g}")
+    with count_bar(total, name) as update:
+        yield lambda done, loss: update(done, f"loss {loss:.4g}")
 
 
 @contextmanager

@@ -32,7 +32,7 @@ KINDS: dict[str, type] = {
     kind.__name__ if module is not heads else f"head.{kind.__name__}": kind
     for module, kinds in {
         networks: (networks.MLP, networks.Table),
-        priors: (priors.Linear, priors.RandomFourier, priors.Constant),
+        priors: (priors.Linear, priors.RandomFourier, priors.Constant, priors.Tabulated, priors.Around),
         heads: (heads.Scalar, heads.Gaussian, heads.Classes, heads.C51, heads.Quantiles),
         noise: (noise.Gaussian,),
         beliefs: (
@@ -124,7 +124,7 @@ def read(path: Path | str) -> Content:
 def save(path: Path | str, belief: Belief, state: State, x: Any) -> None:
     """Save a belief and its state; x is one example input, which fixes the shapes."""
     spec = jax.tree.map(lambda leaf: {"shape": list(np.shape(leaf)), "dtype": str(jnp.asarray(leaf).dtype)}, x)
-    write(path, Content("belief", {"belief": describe(belief), "x": spec}, state_arrays(state)))
+    write(path, Content("belief", {"belief": describe(belief), "x": spec}, tree_arrays(state)))
 
 
 def load(path: Path | str, **own: Any) -> tuple[Belief, State]:
@@ -151,23 +151,27 @@ def reading(path: Path | str) -> Iterator[None]:
         raise BadFile(f"{path} describes nothing that can be built ({error}); write it again") from error
 
 
-def state_arrays(state: State) -> dict[str, np.ndarray]:
-    """A state's leaves by name."""
-    return {f"state{jax.tree_util.keystr(path)}": np.asarray(leaf) for path, leaf in _leaves(state)}
+def tree_arrays(tree: Any) -> dict[str, np.ndarray]:
+    """A tree's leaves by name."""
+    return {f"state{jax.tree_util.keystr(path)}": np.asarray(leaf) for path, leaf in _leaves(tree)}
 
 
-def restore_state(belief: Belief, x: Any, arrays: Mapping[str, np.ndarray]) -> State:
-    """The state with that belief's structure and those leaves."""
-    shape = jax.eval_shape(lambda x: belief.init(jax.random.key(0), x), x)
+def restore_tree(shape: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+    """The tree of that shape with those leaves."""
     found = []
     for path, leaf in _leaves(shape):
         name = f"state{jax.tree_util.keystr(path)}"
         array = arrays.get(name)
         if array is None or array.shape != leaf.shape or array.dtype != leaf.dtype:
             has = "is missing" if array is None else f"is {array.dtype}{list(array.shape)}"
-            raise BadFile(f"{name} {has}, but this belief needs {leaf.dtype}{list(leaf.shape)}; pass the same networks")
+            raise BadFile(f"{name} {has}, but {leaf.dtype}{list(leaf.shape)} is needed; pass the same networks")
         found.append(jnp.asarray(array))
     return jax.tree.unflatten(jax.tree.structure(shape), found)
+
+
+def restore_state(belief: Belief, x: Any, arrays: Mapping[str, np.ndarray]) -> State:
+    """The state with that belief's structure and those leaves."""
+    return restore_tree(jax.eval_shape(lambda x: belief.init(jax.random.key(0), x), x), arrays)
 
 
 def describe(thing: Any, name: str = "value") -> Any:

@@ -10,8 +10,20 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from priorax.beliefs import Batch, Belief, Counts, Ensemble, Info, State, greedy_backup, plain_batch, values_of
+from priorax.beliefs import (
+    Batch,
+    Belief,
+    Counts,
+    Ensemble,
+    Info,
+    State,
+    belief_values,
+    greedy_backup,
+    plain_batch,
+    values_of,
+)
 from priorax.checks import positive_int
+from priorax.priors import TABLES
 from priorax.replay import Buffer, EnsembleBuffer, Transition
 
 
@@ -34,6 +46,8 @@ class AgentState(NamedTuple):
     index: PyTree
     """The function drawn for this episode."""
     updates: Int[Array, ""]
+    episodes: Int[Array, ""]
+    """Episodes begun so far."""
 
 
 class QLearner(eqx.Module):
@@ -52,10 +66,17 @@ class QLearner(eqx.Module):
     """One minibatch for all members, with masks as weights; else each draws its own."""
     draw_each_step: bool = eqx.field(static=True, default=False)
     """Draw a new function at each step instead of each episode."""
+    epsilon: float | Float[Array, ""] | None = None
+    """Dithering: the chance of a random action in the first episode; None: none."""
+    epsilon_episodes: int = eqx.field(static=True, default=2000)
+    """Over so many episodes epsilon falls linearly to zero."""
 
     def __check_init__(self) -> None:
         positive_int("batch_size", self.batch_size)
         positive_int("target_period", self.target_period)
+        positive_int("epsilon_episodes", self.epsilon_episodes)
+        if isinstance(self.epsilon, float) and not 0 <= self.epsilon <= 1:
+            raise ValueError(f"epsilon={self.epsilon} must be between 0 and 1; pass for example 0.1")
         if not self.belief.by_gradient:
             raise ValueError(
                 f"{type(self.belief).__name__} conditions on targets when it observes, and Q-learning does not know "
@@ -71,6 +92,17 @@ class QLearner(eqx.Module):
                 f"num_streams={self.buffer.num_streams} of the buffer differs from the belief's "
                 f"{self.belief.num_streams}; give both the same"
             )
+        if isinstance(self.belief, Ensemble) and self.belief.is_sparse:
+            if self.target_period > 1:
+                raise ValueError(
+                    f"target_period={self.target_period} would copy the whole table that sparse_rows spares; "
+                    "use target_period=1 or sparse_rows='no'"
+                )
+            if self.shared_batch != (self.belief.sparse_rows == "shared"):
+                raise ValueError(
+                    f"shared_batch={self.shared_batch} does not go with sparse_rows={self.belief.sparse_rows!r}; "
+                    f"use sparse_rows={'shared' if self.shared_batch else 'own'!r}"
+                )
 
     def init(self, key: PRNGKeyArray, obs: Any) -> AgentState:
         """A fresh agent; obs is one example observation."""
@@ -80,19 +112,29 @@ class QLearner(eqx.Module):
         transition = Transition(obs, zero.astype(int), zero, obs, zero.astype(bool))
         buffer = self.buffer.init(self._stored(belief, transition))
         target = () if self.target_period == 1 else belief.params
-        return AgentState(belief, target, buffer, self.belief.draw(belief, key_draw), jnp.zeros((), int))
+        index, none = self.belief.draw(belief, key_draw), jnp.zeros((), int)
+        return AgentState(belief, target, buffer, index, none, none)
 
     def start_episode(self, state: AgentState, key: PRNGKeyArray) -> AgentState:
         """Draw the function to follow: a member, uniformly, for an ensemble."""
-        return state._replace(index=self.belief.draw(state.belief, key))
+        return state._replace(index=self.belief.draw(state.belief, key), episodes=state.episodes + 1)
 
     def act(self, state: AgentState, key: PRNGKeyArray, obs: Any) -> Int[Array, ""]:
-        """Greedy on the drawn function, ties broken at random."""
-        key_draw, key_tie = jax.random.split(key)
+        """Greedy on the drawn function, ties broken at random; dithering where epsilon says so."""
+        key_draw, key_tie, key_dither, key_random = jax.random.split(key, 4)
         index = self.belief.draw(state.belief, key_draw) if self.draw_each_step else state.index
         values = self.belief.value(state.belief, index, obs)
         best = values == jnp.max(values)
-        return jnp.argmax(jnp.where(best, jax.random.uniform(key_tie, values.shape), -1.0))
+        action = jnp.argmax(jnp.where(best, jax.random.uniform(key_tie, values.shape), -1.0))
+        if self.epsilon is None:
+            return action
+        epsilon = self.epsilon * jnp.maximum(0.0, 1.0 - state.episodes / self.epsilon_episodes)
+        other = jax.random.randint(key_random, (), 0, self.belief.num_outputs)
+        return jnp.where(jax.random.uniform(key_dither) < epsilon, other, action)
+
+    def mean_values(self, state: AgentState, key: PRNGKeyArray, obs: Any) -> Float[Array, "batch action"]:
+        """The mean of the belief's functions on a batch of observations: what one would act on to exploit."""
+        return jnp.mean(belief_values(self.belief, state.belief, key, obs), axis=0)
 
     def update_buffer(self, state: AgentState, key: PRNGKeyArray, transition: Transition) -> AgentState:
         """Remember one transition; beliefs that count, count it. The bonus of a count is paid with the reward, by the
@@ -150,8 +192,8 @@ class QLearner(eqx.Module):
         return state._replace(belief=belief, target=kept, updates=updates), info
 
     def _stored(self, belief: State, transition: Transition) -> Stored:
-        if not isinstance(self.belief, Ensemble) or self.belief.prior is None:
-            return Stored(transition, None, None)
+        if not isinstance(self.belief, Ensemble) or self.belief.prior is None or isinstance(self.belief.prior, TABLES):
+            return Stored(transition, None, None)  # no prior, or one that is only looked up
         both = jax.tree.map(lambda a, b: jnp.stack([a, b]), transition.obs, transition.next_obs)
         values = self.belief.prior_values(belief, both)
         assert values is not None

@@ -27,7 +27,7 @@ from priorax.beliefs.base import (
     values_of,
 )
 from priorax.beliefs.sparse_rows import SparseParams, read, sparse_params, write
-from priorax.checks import non_negative, positive_int
+from priorax.checks import non_negative, one_of, positive_int
 from priorax.heads import Head, Scalar
 from priorax.networks import MLP, Network, Table, as_network
 
@@ -64,21 +64,25 @@ class Ensemble(eqx.Module):
     """Targets of a regression, or actions."""
     optimizer: Optimizer = eqx.field(static=True, default=Adam())
     """Acts on each member apart: a gradient clip is per member."""
-    sparse_rows: bool = eqx.field(static=True, default=False)
-    """For a `Table` with `Adam` and no l2: update only the rows that a batch touches (`sparse_rows.py`)."""
+    sparse_rows: str = eqx.field(static=True, default="no")
+    """For a `Table` with `Adam` and no l2: update only the rows that a batch touches (`sparse_rows.py`). shared: all
+    members always look at the same inputs, so that one look-up serves all; own: each at its own; no: dense."""
 
     def __check_init__(self) -> None:
         positive_int("num_members", self.num_members)
         positive_int("num_outputs", self.num_outputs)
         check_number(non_negative, "prior_scale", self.prior_scale)
-        if self.sparse_rows and not self._can_be_sparse():
+        one_of("sparse_rows", self.sparse_rows, ("no", "own", "shared"))
+        possible = isinstance(self.network, Table) and isinstance(self.optimizer, Adam) and self.l2 is None
+        if self.is_sparse and not possible:
             raise ValueError(
-                "sparse_rows=True needs network=Table(...), optimizer=Adam(...) and no l2, where rows outside a batch "
-                "have no gradient; leave sparse_rows=False"
+                f"sparse_rows={self.sparse_rows!r} needs network=Table(...), optimizer=Adam(...) and no l2, where rows "
+                "outside a batch have no gradient; leave sparse_rows='no'"
             )
 
-    def _can_be_sparse(self) -> bool:
-        return isinstance(self.network, Table) and isinstance(self.optimizer, Adam) and self.l2 is None
+    @property
+    def is_sparse(self) -> bool:
+        return self.sparse_rows != "no"
 
     @property
     def num_streams(self) -> int:
@@ -91,8 +95,8 @@ class Ensemble(eqx.Module):
     def init(self, key: PRNGKeyArray, x: Any) -> State:
         """K members and their priors, from K independent keys; x is one example input."""
         params, frozen = jax.vmap(lambda k: self._init_member(k, x))(jax.random.split(key, self.num_members))
-        if self.sparse_rows:
-            params = sparse_params(params)
+        if self.is_sparse:
+            params = sparse_params(params, self.sparse_rows == "shared")
             return State(params, frozen, jax.vmap(self.optimizer.init)(params.rest))
         return State(params, frozen, jax.vmap(self.optimizer.init)(params))
 
@@ -116,13 +120,7 @@ class Ensemble(eqx.Module):
 
     def output(self, params: PyTree, frozen: Frozen, x: Any, prior: Array | None = None) -> Float[Array, "output size"]:
         """ONE member at ONE input; its prior value there may be handed in."""
-        if self.sparse_rows:
-            assert isinstance(self.network, Table)
-            assert isinstance(self.optimizer, Adam)
-            flat = self.network.apply_row(params.rest, read(self.optimizer, params.rows, x, params.step).weight)
-        else:
-            flat = self.network.apply(eqx.combine(params, frozen.buffers), x)
-        return self.with_prior(flat, frozen, x, prior)
+        return self.with_prior(self.network.apply(eqx.combine(params, frozen.buffers), x), frozen, x, prior)
 
     def with_prior(self, flat: Array, frozen: Frozen, x: Any, prior: Array | None) -> Float[Array, "output size"]:
         """A network's flat output at ONE input, the prior function added."""
@@ -154,6 +152,8 @@ class Ensemble(eqx.Module):
 
     def member_output(self, state: State, index: Int[Array, ""], x: Any) -> Float[Array, "output size"]:
         """The member of that number at ONE input."""
+        if isinstance(self.network, Table):  # one row of every member is less work than a copy of one member's table
+            return self.forward(state, jax.random.key(0), x[None], shared=True)[index, 0]
         params, frozen = jax.tree.map(lambda leaf: leaf[index], (state.params, state.frozen))
         return self.output(params, frozen, x)
 
@@ -161,6 +161,9 @@ class Ensemble(eqx.Module):
         self, state: State, key: PRNGKeyArray, x: Any, prior: Array | None = None, shared: bool = False
     ) -> Float[Array, "stream batch output size"]:
         """Member k on stream k's inputs, or all members on the same ones."""
+        if self.is_sparse:
+            rows = self._rows(state.params, x, shared)
+            return self._after_rows(state.params.rest, state.frozen, rows, x, prior, shared)
 
         def member(params: PyTree, frozen: Frozen, rows: Any, prior_rows: Array | None) -> Array:
             return jax.vmap(lambda row, p: self.output(params, frozen, row, p))(rows, prior_rows)
@@ -180,33 +183,58 @@ class Ensemble(eqx.Module):
 
     def update(self, state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Info]:
         """One optimiser step of every member on its own stream."""
-        if self.sparse_rows:
+        if self.is_sparse:
             return self._sparse_update(state, batch)
         return gradient_step(self, state, batch, key, per_stream=True)
 
-    def _sparse_update(self, state: State, batch: Batch) -> tuple[State, Info]:
-        """The same step, on the rows of the batch and the layers behind them."""
-        assert isinstance(self.network, Table)
-        assert isinstance(self.optimizer, Adam)
-        network, adam, params = self.network, self.optimizer, state.params
-        shape = (self.num_members, batch.weight.shape[1])
-        x = jnp.broadcast_to(batch.x, shape)
-        rows = jax.vmap(lambda *parts: read(adam, *parts))(params.rows, x, params.step)
+    def _rows(self, params: SparseParams, x: Any, shared: bool) -> Float[Array, "member batch unit"]:
+        """The first layer's rows of all members."""
+        adam = self.optimizer
+        assert isinstance(adam, Adam)
+        if self.sparse_rows == "shared":
+            if not shared:
+                raise ValueError("sparse_rows='shared' looks at inputs that all members share; use sparse_rows='own'")
+            rows = read(adam, params.rows, x, params.step)
+            return jnp.moveaxis(rows.reshape(len(x), self.num_members, -1), 1, 0)
+        x = jnp.broadcast_to(x, (self.num_members, x.shape[-1]))
+        return jax.vmap(lambda table, own: read(adam, table, own, params.step))(params.rows, x)
 
-        def member(rest: PyTree, frozen: Frozen, weight: Array, x: Array, prior: Array | None) -> Array:
+    def _after_rows(
+        self, rest: PyTree, frozen: Frozen, rows: Array, x: Any, prior: Array | None, shared: bool
+    ) -> Float[Array, "member batch output size"]:
+        """What the members make of their first layer's rows at x."""
+        network = self.network
+        assert isinstance(network, Table)
+
+        def member(rest: PyTree, frozen: Frozen, rows: Array, x: Array, prior: Array | None) -> Array:
             def one(row: Array, x: Array, prior: Array | None) -> Array:
                 return self.with_prior(network.apply_row(rest, row), frozen, x, prior)
 
-            return jax.vmap(one)(weight, x, prior)
+            return jax.vmap(one)(rows, x, prior)
 
-        def total(rest: PyTree, weight: Array) -> tuple[Array, Array]:
-            out = jax.vmap(member)(rest, state.frozen, weight, x, batch.prior)
+        return jax.vmap(member, in_axes=(0, 0, 0, None if shared else 0, 0))(rest, frozen, rows, x, prior)
+
+    def _sparse_update(self, state: State, batch: Batch) -> tuple[State, Info]:
+        """The same step, on the rows of the batch and the layers behind them."""
+        adam, params = self.optimizer, state.params
+        assert isinstance(adam, Adam)
+        rows = self._rows(params, batch.x, batch.shared)
+
+        def total(rest: PyTree, rows: Array) -> tuple[Array, Array]:
+            out = self._after_rows(rest, state.frozen, rows, batch.x, batch.prior, batch.shared)
             losses = stream_losses(self.head, out, batch)
             return jnp.sum(losses), losses
 
-        (by_rest, by_row), losses = jax.grad(total, argnums=(0, 1), has_aux=True)(params.rest, rows.weight)
+        (by_rest, by_row), losses = jax.grad(total, argnums=(0, 1), has_aux=True)(params.rest, rows)
         updates, opt = jax.vmap(adam.update)(by_rest, state.opt, params.rest)
         step = params.step + 1
-        table = jax.vmap(lambda *parts: write(adam, *parts))(params.rows, x, rows, by_row, step)
+        if self.sparse_rows == "shared":
+            wide = (len(batch.x), -1)
+            weight, gradient = (jnp.moveaxis(part, 0, 1).reshape(wide) for part in (rows, by_row))
+            table = write(adam, params.rows, batch.x, weight, gradient, step)
+        else:
+            x = jnp.broadcast_to(batch.x, rows.shape[:2])
+            member = jax.vmap(lambda table, x, weight, by: write(adam, table, x, weight, by, step))
+            table = member(params.rows, x, rows, by_row)
         after = SparseParams(table, optax.apply_updates(params.rest, updates), step)
         return state._replace(params=after, opt=opt), Info(losses)

@@ -9,8 +9,13 @@ c = b1/sqrt(b2), j steps without gradient move a weight by
 and decay m by b1^j and v by b2^j. The bias correction drifts within the skipped steps; it is taken at their mean time
 under the weights c^i, which is dense Adam to first order (tests state the tolerance). A row's weights, moments and last
 step lie side by side: one gather, one scatter. Only where untouched rows have no gradient: not under an l2 pull.
+
+A row that occurs twice in a batch sums its gradients: each occurrence writes its place in the batch into the row's cell
+of `writer`, whoever stands there afterwards speaks for all. The cells are never cleared, since only those just written
+are read.
 """
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -18,84 +23,104 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
 from priorax.beliefs.base import Adam
-from priorax.networks import Layer
+from priorax.networks import Layer, take_rows
 
 
 class Rows(NamedTuple):
-    """The table of ONE member, packed: [weights, first moment, second moment, last step] side by side."""
+    """A table: a row per state."""
 
-    packed: Float[Array, "row packed"]
-
-    @property
-    def width(self) -> int:
-        return (self.packed.shape[-1] - 1) // 3
-
-
-class Row(NamedTuple):
-    """Some rows, up to date at some step."""
-
-    weight: Float[Array, "... unit"]
-    first: Float[Array, "... unit"]
-    second: Float[Array, "... unit"]
+    weight: Float[Array, "row unit"]
+    move: Float[Array, "row unit"]
+    """What Adam last moved the row by, over the learning rate."""
+    first: Float[Array, "row unit"]
+    """First moment."""
+    second: Float[Array, "row unit"]
+    """Second moment."""
+    last: Int[Array, " row"]
+    """The step of the last update."""
+    writer: Int[Array, " row"]
+    """Scratch: who in the batch writes the row."""
 
 
 class SparseParams(NamedTuple):
-    """Members' parameters with a packed table: all have a leading member axis."""
+    """An ensemble's parameters with such a table."""
 
     rows: Rows
+    """One table per member (a leading axis), or one for all: where members always look at the same rows, their weights
+    lie side by side in it."""
     rest: PyTree
-    """The layers, the first without its table."""
-    step: Int[Array, " member"]
+    """The layers, the first without its table; with a leading member axis."""
+    step: Int[Array, ""]
     """Updates so far."""
 
 
-def sparse_params(params: tuple[Layer, ...]) -> SparseParams:
+def sparse_params(params: tuple[Layer, ...], shared: bool) -> SparseParams:
     """Dense parameters (leading member axis) as sparse ones."""
     table = params[0].weight
     rest = (Layer(table[:, :0], params[0].bias), *params[1:])
-    return SparseParams(jax.vmap(pack)(table), rest, jnp.zeros(table.shape[0], int))
+    side_by_side = jnp.moveaxis(table, 0, 1).reshape(table.shape[1], -1)
+    rows = fresh(side_by_side) if shared else jax.vmap(fresh)(table)
+    return SparseParams(rows, rest, jnp.zeros((), int))
 
 
-def pack(weight: Float[Array, "row unit"]) -> Rows:
-    """A fresh table: no moments, last touched at step 0."""
-    zeros = jnp.zeros_like(weight)
-    return Rows(jnp.concatenate([weight, zeros, zeros, zeros[..., :1]], axis=-1))
+def fresh(weight: Float[Array, "row unit"]) -> Rows:
+    """A table that was never updated."""
+    zeros, never = jnp.zeros_like(weight), jnp.zeros(weight.shape[0], int)
+    return Rows(weight, zeros, zeros, zeros, never, never)
 
 
-def read(adam: Adam, rows: Rows, x: Int[Array, "..."], step: Int[Array, ""]) -> Row:
-    """Rows as dense Adam would have them after `step` updates; all zeros outside the table."""
-    outside = rows.packed.shape[0]
-    packed = jnp.take(rows.packed, jnp.where(x < 0, outside, x), axis=0, mode="fill", fill_value=0.0)
-    weight, first, second, last = jnp.split(packed, [rows.width, 2 * rows.width, 3 * rows.width], axis=-1)
-    skipped = jnp.maximum(step - last, 0.0)
+def read(adam: Adam, rows: Rows, x: Int[Array, "..."], step: Int[Array, ""]) -> Float[Array, "... unit"]:
+    """Weights as dense Adam would have them after `step` updates; zeros outside the table."""
+    last = take_rows(rows.last[:, None], x).astype(float)
+    skipped = step - last
     c = adam.b1 / adam.b2**0.5
-    left = c**skipped
+    left = _power(c, skipped)
     mean_time = (1 - (skipped + 1) * left + skipped * left * c) / ((1 - c) * jnp.maximum(1 - left, 1e-6))
-    t = jnp.maximum(last + mean_time, 1.0)
-    correction = jnp.sqrt(1 - adam.b2**t) / (1 - adam.b1**t)
-    tail = c * (1 - left) / (1 - c) * correction
-    return Row(
-        weight - adam.learning_rate * first / (jnp.sqrt(second) + adam.eps) * tail,
-        first * adam.b1**skipped,
-        second * adam.b2**skipped,
-    )
+    tail = c * (1 - left) / (1 - c) * _correction(adam, last + mean_time) / _correction(adam, last)
+    return take_rows(rows.weight, x) - adam.learning_rate * tail * take_rows(rows.move, x)
 
 
 def write(
     adam: Adam,
     rows: Rows,
     x: Int[Array, " batch"],
-    row: Row,
+    weight: Float[Array, "batch unit"],
     gradient: Float[Array, "batch unit"],
     step: Int[Array, ""],
 ) -> Rows:
-    """One Adam update, the `step`-th, of the rows `row` read at x; rows that occur twice sum their gradients."""
-    same = (x[:, None] == x[None, :]).astype(gradient.dtype)
-    total = same @ gradient
-    first = adam.b1 * row.first + (1 - adam.b1) * total
-    second = adam.b2 * row.second + (1 - adam.b2) * total**2
+    """One Adam update, the `step`-th, of the rows at x, whose weights were read; rows that occur twice sum their
+    gradients."""
+    outside, place = rows.last.shape[0], jnp.arange(x.shape[0])
+    x = jnp.where(x < 0, outside, x)
+    writer = rows.writer.at[x].set(place, mode="drop")
+    speaker = writer.at[x].get(mode="clip")
+    total = jnp.zeros_like(gradient).at[speaker].add(gradient)
+    skipped = (step - 1 - take_rows(rows.last[:, None], x)).astype(float)
+    first = adam.b1 * _power(adam.b1, skipped) * take_rows(rows.first, x) + (1 - adam.b1) * total
+    second = adam.b2 * _power(adam.b2, skipped) * take_rows(rows.second, x) + (1 - adam.b2) * total**2
     t = step.astype(float)
     move = (first / (1 - adam.b1**t)) / (jnp.sqrt(second / (1 - adam.b2**t)) + adam.eps)
-    last = jnp.broadcast_to(t, (*x.shape, 1))
-    packed = jnp.concatenate([row.weight - adam.learning_rate * move, first, second, last], axis=-1)
-    return Rows(rows.packed.at[x].set(packed, mode="drop"))
+    to = jnp.where(speaker == place, x, outside)
+
+    def put(table: Array, new: Array) -> Array:
+        return table.at[to].set(new, mode="drop")
+
+    return Rows(
+        put(rows.weight, weight - adam.learning_rate * move),
+        put(rows.move, move),
+        put(rows.first, first),
+        put(rows.second, second),
+        put(rows.last, step),
+        writer,
+    )
+
+
+def _correction(adam: Adam, t: Array) -> Array:
+    """Adam's bias correction at step t."""
+    t = jnp.maximum(t, 1.0)
+    return jnp.sqrt(1 - _power(adam.b2, t)) / (1 - _power(adam.b1, t))
+
+
+def _power(base: float, exponent: Array) -> Array:
+    """base^exponent; `exp` is vectorised on a CPU where `pow` is not."""
+    return jnp.exp(exponent * math.log(base))

@@ -5,12 +5,18 @@
     reset(key, params)                -> observation, state
     step(key, state, action, params)  -> observation, state, reward, terminated, truncated, info
 
-`step` resets by itself; the observation before that reset is `info["final_observation"]`.
+`step` resets by itself; the observation before that reset is `info["final_observation"]`. An environment may also have
+`num_states` (observations are indices below it), `params(key)` (a draw of what varies between seeds), `info["bad"]`,
+`optimal_path(params)`, `optimal_values(params, discount)` and `optimal_return`: see DeepSea.
 """
 
+from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 from jaxtyping import Array, PRNGKeyArray, PyTree
+
+from priorax.checks import one_of
+from priorax.envs.deep_sea import DeepSea
 
 
 @runtime_checkable
@@ -25,3 +31,26 @@ class Environment(Protocol):
     def step(
         self, key: PRNGKeyArray, state: PyTree, action: Any, params: Any
     ) -> tuple[PyTree, PyTree, Array, Array, Array, dict[str, Any]]: ...
+
+
+ENVIRONMENTS: dict[str, Callable[[int], Environment]] = {
+    "deep_sea": lambda size: DeepSea(size),
+    "deep_sea_stochastic": lambda size: DeepSea(size, windy=True),
+    "deep_sea_no_reward": lambda size: DeepSea(size, move_cost=0.0, treasure=0.0),
+}
+"""By name, as bsuite calls them; each takes a size. In the last nothing is ever paid: novelty is the only drive."""
+
+
+def make_environment(name: str, size: int) -> Environment:
+    """The environment of that name and size."""
+    return ENVIRONMENTS[one_of("env", name, ENVIRONMENTS)](size)
+
+
+def check_discrete(env: Any) -> None:
+    """Refuse what the Q-learner cannot act in."""
+    space = env.action_space(env.default_params) if hasattr(env, "action_space") else None
+    if space is not None and not hasattr(space, "n"):
+        raise ValueError(
+            f"the environment {type(env).__name__} has continuous actions ({type(space).__name__}); "
+            "the Q-learner needs a finite set of them: discretise the actions"
+        )

@@ -109,6 +109,12 @@ class DeepSea:
         info = {"final_observation": final, "bad": after.bad}
         return jnp.where(terminated, first, final), following, reward, terminated, jnp.zeros((), bool), info
 
+    def optimal_path(self, params: Params) -> tuple[Array, Array]:
+        """The observations on the way to the treasure, and the actions that lead there."""
+        diagonal = jnp.arange(self.size)
+        no = jnp.zeros_like(diagonal, bool)
+        return jax.vmap(self.observe)(State(diagonal, diagonal, no)), params.right[diagonal, diagonal]
+
     def optimal_values(self, params: Params, discount: float = 1.0) -> Float[np.ndarray, "row column action"]:
         """Q* by dynamic programming, in expectation over wind and noise."""
         n, right = self.size, np.asarray(params.right)

@@ -231,7 +231,7 @@ class PriorEnsemble(BaseEstimator):
             params["random_state"] = None
         fitted = {name: storage.describe(getattr(self, name)) for name in sorted(vars(self)) if self._is_plain(name)}
         description = {"params": params, "fitted": fitted}
-        storage.write(path, storage.Content(type(self).__name__, description, storage.state_arrays(self.state_)))
+        storage.write(path, storage.Content(type(self).__name__, description, storage.tree_arrays(self.state_)))
 
     @staticmethod
     def _is_plain(name: str) -> bool:

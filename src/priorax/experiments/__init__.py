@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from priorax import __version__
 from priorax.checks import one_of
 from priorax.report.plots import save_figure
 from priorax.report.rows import Row, read_rows, write_rows
+from priorax.version import __version__
 
 PRESETS = ("quick", "paper")
 NAMES = ("figure1", "figure2", "figure12", "figure13", "table1")

@@ -1,10 +1,11 @@
 """`live` (algorithm 3) for compiled environments: a run is one scan, cut into chunks of steps.
 
-Step t depends on the run's key and t only, so chunks can be cut anywhere; metrics, bars and early stops live between
-them. Seeds are separate runs: a vmap over seeds would turn every condition into both of its branches.
+Step t depends on the run's key and t only, so chunks can be cut anywhere; metrics, bars, checkpoints and early stops
+live between them. Seeds are separate runs (`parallel.py`): a vmap over seeds would turn every condition into both of
+its branches, and make a seed's rows depend on its companions.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -35,15 +36,43 @@ class Steps(NamedTuple):
     done: Array
     bad: Array
     """The environment's own word that this episode cannot be optimal, where it says so."""
+    solved: Array
+    """At an episode's end: whether the greedy policy of the mean is optimal, where the environment knows its path."""
+    loss: Array
+    """Mean over the members, zero where nothing was learned."""
 
 
 class Episode(NamedTuple):
     """One finished episode."""
 
     episode: int
+    """From 1."""
     total_return: float
     length: int
     bad: bool
+    """Whether it was surely not optimal, where the environment says so (DeepSea: left the diagonal by choice)."""
+    solved: bool
+    """Whether at its end the greedy policy of the ensemble's mean was optimal, where the environment knows."""
+    loss: float
+    """Of the last update, mean over members."""
+    average_regret: float
+    """The paper's regret per episode so far: the share of bad ones."""
+
+
+class Tally(NamedTuple):
+    """What the loop counts: finished and bad episodes, and the return and length of the one under way."""
+
+    finished: int = 0
+    bad: int = 0
+    total: float = 0.0
+    length: int = 0
+
+
+class Snapshot(NamedTuple):
+    """A run between two chunks: all that is needed to go on."""
+
+    live: Live
+    tally: Tally
 
 
 class Loop(eqx.Module):
@@ -54,6 +83,16 @@ class Loop(eqx.Module):
     learn_every: int = eqx.field(static=True, default=1)
     """Environment steps per update; 0 learns at episode ends only, as the paper's `live` has it."""
 
+    def __check_init__(self) -> None:
+        if not isinstance(self.learn_every, int) or self.learn_every < 0:
+            raise ValueError(f"learn_every={self.learn_every!r} must be a whole number; pass 1, or 0 for episode ends")
+        found = getattr(self.env, "num_actions", None)
+        if found != self.agent.belief.num_outputs:
+            raise ValueError(
+                f"the agent has {self.agent.belief.num_outputs} actions, the environment {found}; "
+                "give the belief num_outputs=env.num_actions"
+            )
+
     def init(self, key: PRNGKeyArray, params: Any) -> Live:
         """The run's start."""
         key_env, key_agent = jax.random.split(jax.random.fold_in(key, 0))
@@ -63,55 +102,91 @@ class Loop(eqx.Module):
     def step(self, key: PRNGKeyArray, params: Any, live: Live) -> tuple[Live, Steps]:
         """Act, step, remember, learn."""
         t = live.step + 1
-        key_act, key_env, key_mask, key_learn, key_draw = jax.random.split(jax.random.fold_in(key, t), 5)
+        key_act, key_env, key_mask, key_learn, key_draw, key_mean = jax.random.split(jax.random.fold_in(key, t), 6)
         action = self.agent.act(live.agent, key_act, live.obs)
         obs, env, reward, terminated, truncated, info = self.env.step(key_env, live.env, action, params)
         transition = Transition(live.obs, action, reward, info["final_observation"], terminated)
         agent = self.agent.update_buffer(live.agent, key_mask, transition)
         done = terminated | truncated
 
-        def learn(state: AgentState) -> AgentState:
-            return self.agent.learn_from_buffer(state, key_learn)[0]
+        def learn(state: AgentState) -> tuple[AgentState, Array]:
+            state, info = self.agent.learn_from_buffer(state, key_learn)
+            return state, jnp.mean(info.loss)
 
         if self.learn_every == 1:
-            agent = learn(agent)
+            agent, loss = learn(agent)
         else:
             due = done if self.learn_every == 0 else t % self.learn_every == 0
-            agent = jax.lax.cond(due, learn, lambda state: state, agent)
-        drawn = self.agent.start_episode(agent, key_draw).index
-        index = jax.tree.map(lambda new, old: jnp.where(done, new, old), drawn, agent.index)
+            agent, loss = jax.lax.cond(due, learn, lambda state: (state, jnp.zeros(())), agent)
+        begun = self.agent.start_episode(agent, key_draw)
+        index, episodes = jax.tree.map(
+            lambda new, old: jnp.where(done, new, old),
+            (begun.index, begun.episodes),
+            (agent.index, agent.episodes),
+        )
         bad = info.get("bad", jnp.zeros((), bool))
-        return Live(agent._replace(index=index), env, obs, t), Steps(reward, done, bad)
+        solved = jax.lax.cond(done, lambda: self.solved(agent, key_mean, params), lambda: jnp.zeros((), bool))
+        after = agent._replace(index=index, episodes=episodes)
+        return Live(after, env, obs, t), Steps(reward, done, bad, solved, loss)
+
+    def solved(self, agent: AgentState, key: PRNGKeyArray, params: Any) -> Array:
+        """Whether the greedy policy of the mean takes the optimal path, where the environment knows one."""
+        if not hasattr(self.env, "optimal_path"):
+            return jnp.zeros((), bool)
+        obs, actions = self.env.optimal_path(params)
+        return jnp.all(jnp.argmax(self.agent.mean_values(agent, key, obs), axis=-1) == actions)
 
 
 @eqx.filter_jit
-def _chunk(loop: Loop, key: PRNGKeyArray, params: Any, live: Live, length: int) -> tuple[Live, Steps]:
+def run_chunk(loop: Loop, key: PRNGKeyArray, params: Any, live: Live, length: int) -> tuple[Live, Steps]:
+    """So many steps."""
     return jax.lax.scan(lambda carry, _: loop.step(key, params, carry), live, length=length)
+
+
+def start(loop: Loop, key: PRNGKeyArray, params: Any) -> Snapshot:
+    """A run before its first step."""
+    return Snapshot(eqx.filter_jit(lambda loop, key, params: loop.init(key, params))(loop, key, params), Tally())
+
+
+def chunks(
+    loop: Loop, key: PRNGKeyArray, params: Any, snapshot: Snapshot, chunk: int = 1000
+) -> Iterator[tuple[Snapshot, list[Episode]]]:
+    """Go on from a snapshot, for ever: after each chunk, where the run is and which episodes ended in it."""
+    positive_int("chunk", chunk)
+    state, (finished, count, total, length) = snapshot
+    while True:
+        state, steps = run_chunk(loop, key, params, state, chunk)
+        ended = []
+        for reward, done, bad, solved, loss in zip(*(np.asarray(part) for part in steps), strict=True):
+            total, length = total + float(reward), length + 1
+            if done:
+                finished, count = finished + 1, count + int(bad)
+                ended.append(Episode(finished, total, length, bool(bad), bool(solved), float(loss), count / finished))
+                total, length = 0.0, 0
+        yield Snapshot(state, Tally(finished, count, total, length)), ended
 
 
 def live(loop: Loop, key: PRNGKeyArray, params: Any, *, episodes: int, chunk: int = 1000) -> Iterator[Episode]:
     """Run for a number of episodes, one at a time as they finish. A generator: logging and stopping are the caller's.
 
-    `chunk`: environment steps per compiled call.
+    `chunk`: environment steps per compiled call; it changes no bit of the result.
     """
     positive_int("episodes", episodes)
-    state = jax.jit(loop.init)(key, params)
-    finished, total, length = 0, 0.0, 0
-    while True:
-        state, steps = _chunk(loop, key, params, state, positive_int("chunk", chunk))
-        for reward, done, bad in zip(*(np.asarray(part) for part in steps), strict=True):
-            total, length = total + float(reward), length + 1
-            if done:
-                finished += 1
-                yield Episode(finished, total, length, bool(bad))
-                total, length = 0.0, 0
-                if finished == episodes:
-                    return
+    for _, ended in chunks(loop, key, params, start(loop, key, params), chunk):
+        for episode in ended:
+            yield episode
+            if episode.episode == episodes:
+                return
 
 
-def episodes_to_learn(bad: Any) -> int | None:
+def episodes_to_learn(episodes: Iterable[Episode]) -> int | None:
     """The paper's measure: the first episode at which the average regret per episode is below 0.9, on DeepSea the share
     of bad episodes so far (as bsuite); None if it never is."""
-    share = np.cumsum(np.asarray(bad, dtype=float)) / np.arange(1, len(bad) + 1)
-    below = np.flatnonzero(share < 0.9)
-    return int(below[0]) + 1 if len(below) else None
+    return next((episode.episode for episode in episodes if episode.average_regret < 0.9), None)
+
+
+def episodes_to_solve(episodes: Sequence[Episode]) -> int | None:
+    """The first episode from which the greedy policy of the mean stays optimal; None if it is not at the end."""
+    wrong = [episode.episode for episode in episodes if not episode.solved]
+    first = wrong[-1] + 1 if wrong else 1
+    return first if first <= len(episodes) else None

@@ -1,0 +1,89 @@
+"""Experiments that are many runs: rows as they finish, each run once, whatever interrupts.
+
+A module of this kind has `ladders(preset)`: lists of levels of tasks (`loops/parallel.py`). Its rows file is also its
+memory: a run whose row is there, from this version, is not run again.
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from priorax.loops.parallel import Task, climb
+from priorax.report.rows import read_rows, write_rows
+from priorax.version import __version__
+
+MILLISECONDS = {1: 0.15, 5: 0.5, 10: 0.7, 20: 1.2, 40: 2.5}
+"""What an environment step costs here on one core, by number of members: for estimates only."""
+
+
+def task(name: str, agent: str, size: int, seed: int, episodes: int, env: str = "deep_sea", **changes: Any) -> Task:
+    """One run up to learning, or to so many episodes."""
+    arguments = {"agent": agent, "env": env, "size": size, "seed": seed, "episodes": episodes, "changes": changes}
+    return Task(name, {**arguments, "stop_when_learned": True})
+
+
+def sweep(name: str, preset: str, ladders: Sequence[Any], path: Path, report: Any) -> None:
+    """Run what has no row yet; every finished run is a row in the file at once."""
+    stamp = {"experiment": name, "preset": preset, "version": __version__}
+    ladders = [[list(level) for level in ladder] for ladder in ladders]
+    rows = read_rows(path) if path.exists() else []
+    rows = [row for row in rows if all(str(row.get(key)) == value for key, value in stamp.items())]
+    known = {_identity(row): row for row in rows}
+    total = sum(len(level) for ladder in ladders for level in ladder)
+
+    def done(item: Task) -> bool | None:
+        row = known.get(_identity(_row(item)))
+        return None if row is None else "episodes_to_learn" in row
+
+    report(len(known) / total, f"{len(known)} of at most {total} runs")
+    for item, result in climb(ladders, done):
+        row = {**stamp, **_row(item), **_outcome(result)}
+        rows.append(row)
+        known[_identity(row)] = row
+        write_rows(path, sorted(rows, key=lambda row: (row["name"], row["size"], row["seed"])))
+        report(len(known) / total, f"{item.name} N={row['size']}: {result.episodes_to_learn or 'not learned'}")
+
+
+def hours(ladders: Sequence[Any]) -> float:
+    """At most so long, on two cores: every run to its last episode, and bsp to twice what it usually needs."""
+    total = 0.0
+    for ladder in ladders:
+        for level in ladder:
+            for item in level:
+                spec = item.arguments
+                size, members = (
+                    spec["size"],
+                    1 if spec["agent"] == "eps_greedy" else spec["changes"].get("num_members", 20),
+                )
+                usual = size**2 if spec["agent"] == "bsp" else 2.0**size
+                cost = MILLISECONDS[min(MILLISECONDS, key=lambda k: abs(k - members))]
+                total += min(spec["episodes"], usual + 100) * size * cost + 5000
+    return total / 1000 / 3600 / 2
+
+
+def seeds_of(rows: Iterable[Any], **values: Any) -> list[float]:
+    """Episodes to learn of the runs with those values; infinite where it was not learned."""
+    return [
+        float(row.get("episodes_to_learn", "inf"))
+        for row in rows
+        if all(row.get(name) == value for name, value in values.items())
+    ]
+
+
+def _row(item: Task) -> dict[str, Any]:
+    spec = item.arguments
+    changes = " ".join(f"{name}={value}" for name, value in sorted(spec["changes"].items()))
+    shown = {"agent": spec["agent"], "env": spec["env"], "size": spec["size"], "seed": spec["seed"]}
+    return {"name": item.name, **shown, "most_episodes": spec["episodes"], "changes": changes}
+
+
+def _outcome(result: Any) -> dict[str, Any]:
+    summary = result.summary()
+    wanted = ("episodes", "episodes_to_learn", "episodes_to_solve", "total_return", "env_steps", "env_steps_per_second")
+    return {name: summary[name] for name in wanted}
+
+
+def _identity(row: Any) -> tuple[str, ...]:
+    return tuple(
+        str(row.get(name, "")) for name in ("name", "agent", "env", "size", "seed", "most_episodes", "changes")
+    )

@@ -1,0 +1,190 @@
+"""A run's folder.
+
+run.json          what was asked for, and by which version
+episodes.csv      one row per episode
+tensorboard/      the same as events
+checkpoint/       see checkpoints.py
+result.json       what came out, once it is done
+"""
+
+import contextlib
+import csv
+import io
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from jaxtyping import PRNGKeyArray
+
+from priorax.loops.checkpoints import Checkpoints
+from priorax.loops.compiled import Episode, Loop, Snapshot
+from priorax.replay import EnsembleBuffer
+from priorax.storage import BadFile, write_atomically
+
+EVENTS = ("total_return", "length", "average_regret", "solved", "loss")
+
+
+class RunFolder:
+    """A run's files, open for adding."""
+
+    def __init__(
+        self,
+        path: Path,
+        buffer: EnsembleBuffer,
+        config: dict[str, Any],
+        episodes: int,
+        resume: bool = False,
+        overwrite: bool = False,
+    ) -> None:
+        self.path = path
+        if resume:
+            _refuse_other_config(path, read_config(path), config)
+        elif (path / "run.json").exists():
+            if not overwrite:
+                raise ValueError(
+                    f"out={str(path)!r} already holds a run; pass --resume to go on or --overwrite to replace it"
+                )
+            _remove_run(path)
+        with self._disk():
+            path.mkdir(parents=True, exist_ok=True)
+            write_atomically(path / "run.json", json.dumps({**config, "episodes": episodes}, indent=2).encode())
+            self.checkpoints = Checkpoints(path / "checkpoint", buffer)
+            if self.checkpoints.last is None:
+                (path / "episodes.csv").write_text(",".join(Episode._fields) + "\n")
+            self.rows = (path / "episodes.csv").open("ab")
+        self.saved_at = time.monotonic()
+        self.events: Any = None
+
+    def restore(self, loop: Loop, key: PRNGKeyArray, params: Any) -> tuple[Snapshot, list[Episode]]:
+        """The last checkpoint and the rows that belong to it; later rows are cut off."""
+        snapshot, length = self.checkpoints.restore(loop, key, params)
+        self.rows.truncate(length)
+        history = read_episodes(self.path)
+        if len(history) != snapshot.tally.finished:
+            raise BadFile(
+                f"{self.path / 'episodes.csv'} has {len(history)} episodes, its checkpoint {snapshot.tally.finished}: "
+                "it was changed since; start the run again with --overwrite"
+            )
+        self._write_events(history)
+        return snapshot, history
+
+    def append(self, new: Sequence[Episode]) -> None:
+        """Add finished episodes to the rows and events."""
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows(
+            [int(v) if isinstance(v, bool) else v for v in row] for row in new
+        )
+        with self._disk():
+            self.rows.write(text.getvalue().encode())
+            self.rows.flush()
+            self._write_events(new)
+
+    def checkpoint(self, snapshot: Snapshot, unless_younger_than: float = 0.0) -> None:
+        """Rows to disk first, then the commit that counts them."""
+        if time.monotonic() - self.saved_at < unless_younger_than:
+            return
+        with self._disk():
+            os.fsync(self.rows.fileno())
+            self.checkpoints.save(snapshot, self._bytes(snapshot.tally.finished))
+        self.saved_at = time.monotonic()
+
+    def finish(self, snapshot: Snapshot, summary: dict[str, Any]) -> None:
+        """Close the files; a last checkpoint lets the run be made longer."""
+        self.checkpoint(snapshot)
+        with self._disk():
+            self.rows.close()
+            write_atomically(self.path / "result.json", json.dumps(summary, indent=2).encode())
+            if self.events is not None:
+                self.events.close()
+
+    def _bytes(self, episodes: int) -> int:
+        """The length of the rows' file with so many episodes in it."""
+        with (self.path / "episodes.csv").open("rb") as file:
+            for _ in range(episodes + 1):
+                file.readline()
+            return file.tell()
+
+    def _write_events(self, new: Sequence[Episode]) -> None:
+        from tensorboardX import SummaryWriter
+
+        if self.events is None:  # events are made from rows: after a resume, from the beginning
+            shutil.rmtree(self.path / "tensorboard", ignore_errors=True)
+            self.events = SummaryWriter(str(self.path / "tensorboard"))
+        for row in new:
+            for name in EVENTS:
+                self.events.add_scalar(name, float(getattr(row, name)), row.episode)
+
+    @contextlib.contextmanager
+    def _disk(self) -> Iterator[None]:
+        """A full disk costs nothing but what is newer than the last checkpoint."""
+        try:
+            yield
+        except OSError as error:
+            last = self.checkpoints.last if hasattr(self, "checkpoints") else None
+            kept = f"the checkpoint of step {last.step} is still there" if last else "nothing was saved yet"
+            raise OSError(
+                f"cannot write to {self.path} ({error.strerror or error}); {kept}; make room, then pass --resume"
+            ) from error
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """What the run in this folder was asked for."""
+    if not (path / "run.json").is_file():
+        raise ValueError(f"{str(path)!r} holds no run to resume; start one with --out {path}")
+    try:
+        found = json.loads((path / "run.json").read_text())
+    except ValueError as error:
+        raise BadFile(f"{path / 'run.json'} is damaged ({error}); start the run again with --overwrite") from None
+    if not isinstance(found, dict):
+        raise BadFile(f"{path / 'run.json'} is damaged (no object); start the run again with --overwrite")
+    return found
+
+
+def read_episodes(path: Path) -> list[Episode]:
+    """The rows of a run's folder."""
+    try:
+        with (path / "episodes.csv").open(newline="") as file:
+            return [
+                Episode(
+                    int(row["episode"]),
+                    float(row["total_return"]),
+                    int(row["length"]),
+                    row["bad"] == "1",
+                    row["solved"] == "1",
+                    float(row["loss"]),
+                    float(row["average_regret"]),
+                )
+                for row in csv.DictReader(file)
+            ]
+    except (KeyError, ValueError, TypeError) as error:
+        raise BadFile(f"{path / 'episodes.csv'} is damaged ({error!r}); start the run again with --overwrite") from None
+
+
+def _refuse_other_config(path: Path, found: dict[str, Any], asked: dict[str, Any]) -> None:
+    def flat(config: dict[str, Any]) -> dict[str, Any]:
+        inner = config.get("settings", {})
+        return {**{k: v for k, v in config.items() if k not in ("settings", "episodes")}, **inner}
+
+    old, new = flat(found), flat(asked)
+    differing = [
+        f"{name} was {old.get(name)!r}, is {new.get(name)!r}"
+        for name in dict.fromkeys([*old, *new])
+        if old.get(name) != new.get(name)
+    ]
+    if differing:
+        raise ValueError(
+            f"the run in {str(path)!r} had another configuration: {'; '.join(differing)}; "
+            "resume it without these arguments, or choose another --out"
+        )
+
+
+def _remove_run(path: Path) -> None:
+    """The files of a run, and nothing else that may be in the folder."""
+    for name in ("checkpoint", "tensorboard"):
+        shutil.rmtree(path / name, ignore_errors=True)
+    for name in ("episodes.csv", "result.json", "run.json"):
+        (path / name).unlink(missing_ok=True)

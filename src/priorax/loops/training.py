@@ -1,0 +1,232 @@
+"""`train`: one agent, one environment, one seed; in a folder, if one is given (`run_folder.py`)."""
+
+import dataclasses
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from priorax.agents import Settings, build, check_members_differ, settings
+from priorax.checks import one_of, positive_int
+from priorax.envs import Environment, check_discrete, make_environment
+from priorax.loops.compiled import Episode, Loop, chunks, episodes_to_learn, episodes_to_solve, start
+from priorax.loops.run_folder import RunFolder, read_config
+from priorax.storage import BadFile
+from priorax.version import __version__
+
+CHUNK = 1000
+"""Environment steps between two looks at the clock."""
+
+
+DEFAULTS: dict[str, Any] = {
+    "agent": "bsp",
+    "env": "deep_sea",
+    "size": 10,
+    "seed": 0,
+    "episodes": 2000,
+    "preset": "tuned",
+}
+"""What a command that says nothing means."""
+
+
+class Progress(NamedTuple):
+    """What a progress bar shows."""
+
+    episode: int
+    total_return: float
+    average_regret: float
+    steps_per_second: float
+    learned: int | None
+
+
+class Result(NamedTuple):
+    """What a run gave."""
+
+    agent: str
+    env: str
+    size: int
+    seed: int
+    preset: str
+    episodes: int
+    """How many were run."""
+    episodes_to_learn: int | None
+    """The paper's measure: the first episode at which average regret is below 0.9."""
+    episodes_to_solve: int | None
+    """The first episode from which the greedy policy of the ensemble's mean stays optimal."""
+    total_return: float
+    env_steps: int
+    env_steps_per_second: float
+    """Of this process, the first chunk and its compilation apart where there were more."""
+    history: list[Episode]
+
+    def summary(self) -> dict[str, Any]:
+        """All but the history, for JSON."""
+        return {name: value for name, value in self._asdict().items() if name != "history"}
+
+
+def train(
+    agent: str = "bsp",
+    env: str | Environment = "deep_sea",
+    *,
+    size: int = 10,
+    seed: int = 0,
+    episodes: int = 2000,
+    preset: str = "tuned",
+    changes: Mapping[str, Any] | None = None,
+    out: Path | str | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    stop_when_learned: bool = False,
+    checkpoint_seconds: float = 60.0,
+    report: Callable[[Progress], None] = lambda progress: None,
+) -> Result:
+    """Train an agent by name in an environment by name (or your own, in gymnax's shape). Ctrl-C leaves a checkpoint.
+
+    `changes` to the preset's hyperparameters (`agents.Settings`), `out` a folder for rows and checkpoints.
+    """
+    positive_int("episodes", episodes)
+    chosen = settings(agent, preset, **(changes or {}))
+    world = make_environment(env, positive_int("size", size)) if isinstance(env, str) else env
+    name = env if isinstance(env, str) else type(env).__name__
+    check_discrete(world)
+    key_params, key = jax.random.split(jax.random.key(seed))
+    params = world.params(key_params) if hasattr(world, "params") else world.default_params
+    loop = Loop(world, _build(chosen, world, params), chosen.learn_every)
+    asked: dict[str, Any] = {"agent": agent, "env": name, "size": size, "seed": seed, "preset": preset}
+    config = {**asked, "settings": json.loads(json.dumps(dataclasses.asdict(chosen))), "version": __version__}
+    folder = None if out is None else RunFolder(Path(out), loop.agent.buffer, config, episodes, resume, overwrite)
+
+    history: list[Episode] = []
+    if folder is not None and folder.checkpoints.last is not None:
+        snapshot, history = folder.restore(loop, key, params)
+    else:
+        _check_at_start(loop, key, params)
+        snapshot = start(loop, key, params)
+    clock = _Clock(int(snapshot.live.step))
+    learned = episodes_to_learn(history)
+
+    def over() -> bool:
+        return len(history) >= episodes or (stop_when_learned and learned is not None)
+
+    steps = chunks(loop, key, params, snapshot, CHUNK)
+    try:
+        while not over():
+            following, ended = next(steps)
+            clock.lap(int(following.live.step))
+            known = len(history)
+            for row in ended:
+                history.append(row)
+                if learned is None and row.average_regret < 0.9:
+                    learned = row.episode
+                if over():
+                    break
+            if folder is not None:
+                folder.append(history[known:])
+            if not over():  # what is beyond the end is in no checkpoint: a finished run can be made longer
+                snapshot = following
+                if folder is not None:
+                    folder.checkpoint(snapshot, unless_younger_than=checkpoint_seconds)
+            if history[known:]:
+                last = history[-1]
+                report(Progress(last.episode, last.total_return, last.average_regret, clock.speed, learned))
+    except KeyboardInterrupt:
+        if folder is not None:
+            folder.checkpoint(snapshot)
+        raise
+    result = Result(
+        **asked,
+        episodes=len(history),
+        episodes_to_learn=learned,
+        episodes_to_solve=episodes_to_solve(history) if hasattr(world, "optimal_path") else None,
+        total_return=float(np.sum([row.total_return for row in history])),
+        env_steps=sum(row.length for row in history),
+        env_steps_per_second=clock.speed,
+        history=history,
+    )
+    if folder is not None:
+        folder.finish(snapshot, result.summary())
+    return result
+
+
+def _build(chosen: Any, world: Any, params: Any) -> Any:
+    values = None
+    if chosen.prior == "optimal" and hasattr(world, "optimal_values"):
+        values = np.reshape(world.optimal_values(params, chosen.discount), (-1, world.num_actions))
+    return build(chosen, world.num_actions, getattr(world, "num_states", None), values)
+
+
+def _check_at_start(loop: Loop, key: Any, params: Any) -> None:
+    """Members and priors must differ where this run begins, and at noise around it if states are not indices."""
+    key_reset, key_noise, key_init = jax.random.split(jax.random.fold_in(key, 1), 3)
+    obs, _ = loop.env.reset(key_reset, params)
+
+    def around(leaf: Any) -> Any:
+        if np.issubdtype(leaf.dtype, np.integer):
+            return np.broadcast_to(leaf, (8, *leaf.shape)) + (np.arange(8) if leaf.ndim == 0 else 0)
+        return leaf + jax.random.normal(key_noise, (8, *leaf.shape)).astype(leaf.dtype)
+
+    check_members_differ(loop.agent, key_init, jax.tree.map(lambda leaf: jax.numpy.asarray(around(leaf)), obs))
+
+
+class _Clock:
+    """Environment steps per second, the first chunk apart: it compiles."""
+
+    def __init__(self, step: int) -> None:
+        self.first = self.step = step
+        self.begun = self.after_first = self.now = time.perf_counter()
+        self.laps = 0
+
+    def lap(self, step: int) -> None:
+        self.laps, self.step, self.now = self.laps + 1, step, time.perf_counter()
+        if self.laps == 1:
+            self.after_first, self.first_end = self.now, step
+
+    @property
+    def speed(self) -> float:
+        if self.laps > 1:
+            return (self.step - self.first_end) / max(self.now - self.after_first, 1e-9)
+        return (self.step - self.first) / max(self.now - self.begun, 1e-9)
+
+
+def parse_changes(words: Sequence[str]) -> dict[str, Any]:
+    """Changes to settings, as words: `prior_scale=3`, `widths=50,50`, `epsilon=none`."""
+    changes = {}
+    for word in words:
+        name, sign, text = word.partition("=")
+        if not sign:
+            raise ValueError(f"set={word!r} must be NAME=VALUE; pass for example prior_scale=3")
+        changes[name] = _parse(one_of("setting", name, [field.name for field in dataclasses.fields(Settings)]), text)
+    return changes
+
+
+def _parse(name: str, text: str) -> Any:
+    """A value of that setting's kind."""
+    example = getattr(Settings(), name)
+    try:
+        if isinstance(example, bool):
+            return {"true": True, "false": False}[text.lower()]
+        if isinstance(example, tuple):
+            return tuple(int(part) for part in text.strip("()").split(",") if part.strip())
+        if example is None:
+            return None if text.lower() == "none" else float(text)
+        return type(example)(text)
+    except (ValueError, KeyError):
+        kind = "a number or none" if example is None else f"like {example!r}"
+        raise ValueError(f"{name}={text!r} must be {kind}") from None
+
+
+def resumed(path: Path, given: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """What to ask `train` for, to go on with the run in a folder; what was given on top must agree with it."""
+    found = read_config(path)
+    try:
+        asked = {name: found[name] for name in DEFAULTS}
+        stored = {**found["settings"], "widths": tuple(found["settings"]["widths"])}
+    except (KeyError, TypeError) as error:
+        raise BadFile(f"{path / 'run.json'} is damaged ({error!r}); start the run again with --overwrite") from None
+    if any(asked[name] != given[name] for name in ("agent", "preset") if name in given):
+        return {**asked, **given, "changes": changes}  # other settings altogether: `train` says which
+    return {**asked, **given, "changes": {**stored, **changes}}
