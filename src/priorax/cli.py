@@ -28,16 +28,18 @@ class Reproduce:
     """Reproduce a figure or table of the paper: rows (CSV) and pictures (PNG, SVG)."""
 
     name: Annotated[str, tyro.conf.Positional]
-    """figure1, figure2, figure12, figure13 or table1."""
+    """figure1, figure2, figure3, figure4, figure8, figure12, figure13, table1, curves, novelty, ablation, bsuite."""
     preset: Literal["quick", "paper"] = "quick"
     """quick: minutes on two cores; paper: the paper's size."""
     out: Path = field(default_factory=lambda: Path("results"))
     """The folder to write to."""
+    draw_only: bool = False
+    """Run nothing, draw what rows are there."""
 
 
 @dataclass(frozen=True)
 class Demo:
-    """Why priors matter, in under three minutes: figures 13 and 12 of the paper."""
+    """Why priors matter, in under three minutes: figures 13 and 12 of the paper, and DeepSea learned."""
 
     out: Path = field(default_factory=lambda: Path("demo"))
     """The folder to write to."""
@@ -146,7 +148,14 @@ def _reproduce(command: Reproduce) -> int:
     from priorax.experiments import reproduce
 
     with share_bar(command.name) as report:
-        result = reproduce(command.name, command.preset, command.out, report)
+        result = reproduce(
+            command.name,
+            command.preset,
+            command.out,
+            report,
+            announce=lambda words: console.print(words, soft_wrap=True, highlight=False, markup=False),
+            draw_only=command.draw_only,
+        )
     _print_summary(command.name, result.summary)
     for path in result.paths:
         console.print(f"wrote {path}", soft_wrap=True, highlight=False, markup=False)
@@ -202,7 +211,8 @@ def _demo(command: Demo) -> int:
         console.rule(f"{name}: {words}")
         _reproduce(Reproduce(name, "quick", command.out))
     console.print(
-        f"\nOpen [bold]{command.out}/figure13.png[/] first: only a prior leaves doubt where all data said zero."
+        f"\nOpen [bold]{command.out}/figure13.png[/] first: only a prior leaves doubt where all data said zero. Then "
+        f"[bold]{command.out}/curves.png[/]: who doubts, explores."
     )
     return 0
 
@@ -210,6 +220,7 @@ def _demo(command: Demo) -> int:
 DEMO = {
     "figure13": "four ensembles on eleven points; who knows what it does not know?",
     "figure12": "with more data the bootstrap becomes sure, dropout never does",
+    "curves": "the same doubt, put to use: DeepSea 20, where one path in a million pays",
 }
 
 

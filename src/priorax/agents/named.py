@@ -50,6 +50,10 @@ class Settings:
     environment knows them (the paper's task-specific knowledge)."""
     prior_scale: float = 10.0
     """beta: multiplies the prior function; for `optimal`, the standard deviation of the draws."""
+    scale_with_states: bool = True
+    """Of discrete states, take prior_scale as meant for 400 of them and multiply it by sqrt(states/400): N/2, not 10,
+    in an N x N DeepSea. Glorot's first layer shrinks with the number of its inputs though only one is ever on; this
+    undoes it, and the prior's spread is the same at every size."""
     l2: float = 0.0
     """lambda of BSR's pull towards the initial weights; 0: none."""
     discount: float = 0.99
@@ -73,12 +77,13 @@ PAPER = Settings(
     batch_size=128,
     shared_batch=False,
     mask_prob=0.5,
+    scale_with_states=False,
     learn_every=0,
 )
 PRESETS = {"tuned": TUNED, "paper": PAPER}
-"""`tuned`, the default, is the best found here, one for all sizes. It does NOT bootstrap: every member sees every
-transition (mask 1), its prior and its start alone make it differ; on DeepSea, where nothing is noisy, halving the data
-only slows members down. In results/README.md: what gives most, and what it does in noise.
+"""`tuned`, the default, is the best found here, one for all sizes (see `scale_with_states`). It does NOT bootstrap:
+every member sees every transition (mask 1), its prior and its start alone make it differ; on DeepSea, where nothing is
+noisy, halving the data only slows members down. In results/README.md: what gives most, and what it does in noise.
 
 `paper` is appendix B: K=20, 20 units, Adam 1e-3, batch 128, prior scale 10, lambda 0.1, mask 0.5, each member its own
 minibatch, learning at episode ends only, target period 1. What the paper leaves open and is our choice: discount 0.99,
@@ -111,12 +116,14 @@ def build(settings: Settings, num_actions: int, num_states: int | None = None, o
     """
     one_of("prior", settings.prior, PRIORS)
     network: Network = MLP(settings.widths) if num_states is None else Table(num_states, settings.widths)
-    prior, scale = _prior(settings, network, num_states, optimal_values), settings.prior_scale
+    scale = settings.prior_scale
+    if settings.prior == "network" and settings.scale_with_states and num_states is not None:
+        scale *= (num_states / 400) ** 0.5
     sparse = num_states is not None and settings.l2 == 0 and settings.target_period == 1
     belief = Ensemble(
         settings.num_members,
         network,
-        prior,
+        _prior(settings, network, num_states, optimal_values),
         1.0 if settings.prior == "optimal" else scale,
         L2(settings.l2) if settings.l2 > 0 else None,
         num_outputs=num_actions,

@@ -37,8 +37,10 @@ ENVIRONMENTS: dict[str, Callable[[int], Environment]] = {
     "deep_sea": lambda size: DeepSea(size),
     "deep_sea_stochastic": lambda size: DeepSea(size, windy=True),
     "deep_sea_no_reward": lambda size: DeepSea(size, move_cost=0.0, treasure=0.0),
+    "bsuite_deep_sea": lambda size: DeepSea(size, mapping_seed=42),
+    "bsuite_deep_sea_stochastic": lambda size: DeepSea(size, windy=True, mapping_seed=42),
 }
-"""By name, as bsuite calls them; each takes a size. In the last nothing is ever paid: novelty is the only drive."""
+"""By name; each takes a size. Without reward, novelty is the only drive; `bsuite_` ones have the mask of bsuite."""
 
 
 def make_environment(name: str, size: int) -> Environment:

@@ -43,6 +43,8 @@ class DeepSea:
     """Cost of moving right all the way."""
     treasure: float = 1.0
     """Reward in the last column; 0 leaves novelty as the only drive (section 4.1)."""
+    mapping_seed: int | None = None
+    """bsuite's action mask of that seed instead of a drawn one."""
 
     def __post_init__(self) -> None:
         positive_int("size", self.size)
@@ -68,6 +70,9 @@ class DeepSea:
 
     def params(self, key: PRNGKeyArray) -> Params:
         """An action mask W ~ Ber(1/2)^(N x N)."""
+        if self.mapping_seed is not None:
+            mask = np.random.RandomState(self.mapping_seed).binomial(1, 0.5, [self.size, self.size])
+            return Params(jnp.asarray(mask, int))
         return Params(jax.random.bernoulli(key, 0.5, (self.size, self.size)).astype(int))
 
     def reset(self, key: PRNGKeyArray, params: Params) -> tuple[Array, State]:

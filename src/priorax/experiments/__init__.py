@@ -1,7 +1,8 @@
 """One file per figure or table of the paper: settings -> rows -> figure.
 
 An experiment is data first. `run(preset, report)` gives rows, `figure(rows)` draws them and never trains,
-`summary(rows)` says in a few lines what they show.
+`summary(rows)` says in a few lines what they show. Experiments of many runs have `ladders(preset)` instead of `run`
+(see sweep.py): they can be stopped and go on.
 """
 
 import importlib
@@ -11,12 +12,26 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from priorax.checks import one_of
+from priorax.experiments.sweep import hours, sweep
 from priorax.report.plots import save_figure
 from priorax.report.rows import Row, read_rows, write_rows
 from priorax.version import __version__
 
 PRESETS = ("quick", "paper")
-NAMES = ("figure1", "figure2", "figure12", "figure13", "table1")
+NAMES = (
+    "figure1",
+    "figure2",
+    "figure3",
+    "figure4",
+    "figure8",
+    "figure12",
+    "figure13",
+    "table1",
+    "curves",
+    "novelty",
+    "ablation",
+    "bsuite",
+)
 
 Report = Callable[[float, str], None]
 """Called with the share of the work done and a word on what is being done."""
@@ -31,16 +46,37 @@ class Result(NamedTuple):
     """A small table: the first row is its header."""
 
 
-def reproduce(name: str, preset: str, out: Path, report: Report = lambda share, what: None) -> Result:
-    """Run one experiment and write its rows and pictures into a folder. Nothing is written before it is done."""
+def reproduce(
+    name: str,
+    preset: str,
+    out: Path,
+    report: Report = lambda share, what: None,
+    announce: Callable[[str], None] = lambda words: None,
+    draw_only: bool = False,
+) -> Result:
+    """Run one experiment and write its rows and pictures into a folder.
+
+    One of many runs keeps its rows as it goes, in a file of its own for each preset; else nothing is written before it
+    is done. `draw_only` draws what rows are there.
+    """
     module: Any = importlib.import_module(f"priorax.experiments.{one_of('name', name, NAMES)}")
     one_of("preset", preset, PRESETS)
     prepare_folder(out)
-    stamp = {"experiment": name, "preset": preset, "version": __version__}
-    path = out / f"{name}.csv"
-    write_rows(path, [{**stamp, **row} for row in module.run(preset, report)])
+    many = hasattr(module, "ladders")
+    stem = f"{name}_{preset}" if many else name
+    path = out / f"{stem}.csv"
+    if draw_only:
+        if not path.exists():
+            raise FileNotFoundError(f"there are no rows in {path} to draw; run the experiment first")
+    elif many:
+        most = hours(module.ladders(preset))
+        announce(f"at most about {most:.1f} hours on two cores; stop it when you like, it goes on from {path}")
+        sweep(name, preset, module.ladders(preset), path, report)
+    else:
+        stamp = {"experiment": name, "preset": preset, "version": __version__}
+        write_rows(path, [{**stamp, **row} for row in module.run(preset, report)])
     rows = read_rows(path)  # what is drawn is what is in the file
-    paths = [path, *save_figure(module.figure(rows), out, name)]
+    paths = [path, *save_figure(module.figure(rows), out, stem)]
     return Result(rows, paths, module.summary(rows))
 
 

@@ -17,7 +17,7 @@ MILLISECONDS = {1: 0.15, 5: 0.5, 10: 0.7, 20: 1.2, 40: 2.5}
 
 
 def task(name: str, agent: str, size: int, seed: int, episodes: int, env: str = "deep_sea", **changes: Any) -> Task:
-    """One run up to learning, or to so many episodes."""
+    """One run up to learning, or to so many episodes; `changes` to the agent's settings."""
     arguments = {"agent": agent, "env": env, "size": size, "seed": seed, "episodes": episodes, "changes": changes}
     return Task(name, {**arguments, "stop_when_learned": True})
 

@@ -27,6 +27,8 @@ class Live(NamedTuple):
     env: PyTree
     obs: PyTree
     step: Array
+    due: Array
+    """Whether to learn before the next action."""
 
 
 class Steps(NamedTuple):
@@ -97,37 +99,43 @@ class Loop(eqx.Module):
         """The run's start."""
         key_env, key_agent = jax.random.split(jax.random.fold_in(key, 0))
         obs, state = self.env.reset(key_env, params)
-        return Live(self.agent.init(key_agent, obs), state, obs, jnp.zeros((), int))
+        return Live(self.agent.init(key_agent, obs), state, obs, jnp.zeros((), int), jnp.zeros((), bool))
 
     def step(self, key: PRNGKeyArray, params: Any, live: Live) -> tuple[Live, Steps]:
-        """Act, step, remember, learn."""
+        """Learn from what the last step left, then act, step, remember.
+
+        Learning comes first since it reads replay and remembering writes it: in this order, and with its place made to
+        wait for the action, every write has to wait for the reads, and the compiler needs no copy of replay.
+        """
         t = live.step + 1
         key_act, key_env, key_mask, key_learn, key_draw, key_mean = jax.random.split(jax.random.fold_in(key, t), 6)
-        action = self.agent.act(live.agent, key_act, live.obs)
-        obs, env, reward, terminated, truncated, info = self.env.step(key_env, live.env, action, params)
-        transition = Transition(live.obs, action, reward, info["final_observation"], terminated)
-        agent = self.agent.update_buffer(live.agent, key_mask, transition)
-        done = terminated | truncated
 
         def learn(state: AgentState) -> tuple[AgentState, Array]:
             state, info = self.agent.learn_from_buffer(state, key_learn)
             return state, jnp.mean(info.loss)
 
-        if self.learn_every == 1:
-            agent, loss = learn(agent)
+        if self.learn_every == 1:  # before the first step there is nothing to learn from, and nothing is learned
+            agent, loss = learn(live.agent)
         else:
-            due = done if self.learn_every == 0 else t % self.learn_every == 0
-            agent, loss = jax.lax.cond(due, learn, lambda state: (state, jnp.zeros(())), agent)
+            agent, loss = jax.lax.cond(live.due, learn, lambda state: (state, jnp.zeros(())), live.agent)
+        action = self.agent.act(agent, key_act, live.obs)
+        obs, env, reward, terminated, truncated, info = self.env.step(key_env, live.env, action, params)
+        transition = Transition(live.obs, action, reward, info["final_observation"], terminated)
+        place = jnp.where(action < 0, 0, agent.buffer.time)  # always its time, but not known before the action is
+        agent = agent._replace(buffer=agent.buffer._replace(time=place))
+        agent = self.agent.update_buffer(agent, key_mask, transition)
+        done = terminated | truncated
         begun = self.agent.start_episode(agent, key_draw)
         index, episodes = jax.tree.map(
             lambda new, old: jnp.where(done, new, old),
             (begun.index, begun.episodes),
             (agent.index, agent.episodes),
         )
-        bad = info.get("bad", jnp.zeros((), bool))
         solved = jax.lax.cond(done, lambda: self.solved(agent, key_mean, params), lambda: jnp.zeros((), bool))
         after = agent._replace(index=index, episodes=episodes)
-        return Live(after, env, obs, t), Steps(reward, done, bad, solved, loss)
+        due = done if self.learn_every == 0 else t % self.learn_every == 0
+        bad = info.get("bad", jnp.zeros((), bool))
+        return Live(after, env, obs, t, due), Steps(reward, done, bad, solved, loss)
 
     def solved(self, agent: AgentState, key: PRNGKeyArray, params: Any) -> Array:
         """Whether the greedy policy of the mean takes the optimal path, where the environment knows one."""
@@ -179,10 +187,10 @@ def live(loop: Loop, key: PRNGKeyArray, params: Any, *, episodes: int, chunk: in
                 return
 
 
-def episodes_to_learn(episodes: Iterable[Episode]) -> int | None:
+def episodes_to_learn(episodes: Iterable[Episode], below: float = 0.9, after: int = 1) -> int | None:
     """The paper's measure: the first episode at which the average regret per episode is below 0.9, on DeepSea the share
     of bad episodes so far (as bsuite); None if it never is."""
-    return next((episode.episode for episode in episodes if episode.average_regret < 0.9), None)
+    return next((row.episode for row in episodes if row.average_regret < below and row.episode >= after), None)
 
 
 def episodes_to_solve(episodes: Sequence[Episode]) -> int | None:

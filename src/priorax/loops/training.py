@@ -81,12 +81,15 @@ def train(
     resume: bool = False,
     overwrite: bool = False,
     stop_when_learned: bool = False,
+    learned_below: float = 0.9,
+    learned_after: int = 1,
     checkpoint_seconds: float = 60.0,
     report: Callable[[Progress], None] = lambda progress: None,
 ) -> Result:
     """Train an agent by name in an environment by name (or your own, in gymnax's shape). Ctrl-C leaves a checkpoint.
 
-    `changes` to the preset's hyperparameters (`agents.Settings`), `out` a folder for rows and checkpoints.
+    `changes` to the preset's hyperparameters (`agents.Settings`), `out` a folder for rows and checkpoints. It counts as
+    learned when average regret falls below `learned_below`, from episode `learned_after` on.
     """
     positive_int("episodes", episodes)
     chosen = settings(agent, preset, **(changes or {}))
@@ -107,7 +110,7 @@ def train(
         _check_at_start(loop, key, params)
         snapshot = start(loop, key, params)
     clock = _Clock(int(snapshot.live.step))
-    learned = episodes_to_learn(history)
+    learned = episodes_to_learn(history, learned_below, learned_after)
 
     def over() -> bool:
         return len(history) >= episodes or (stop_when_learned and learned is not None)
@@ -120,8 +123,7 @@ def train(
             known = len(history)
             for row in ended:
                 history.append(row)
-                if learned is None and row.average_regret < 0.9:
-                    learned = row.episode
+                learned = learned or episodes_to_learn([row], learned_below, learned_after)
                 if over():
                     break
             if folder is not None:

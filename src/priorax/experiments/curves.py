@@ -1,0 +1,68 @@
+"""Learning curves: BSP beside eps-greedy DQN on one DeepSea. The demonstration of deep exploration."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from priorax.envs.deep_sea import DeepSea
+from priorax.experiments import Report
+from priorax.loops.training import train
+from priorax.report.plots import legend_below, panels
+from priorax.report.rows import Row, column, where
+
+AGENTS = {"eps_greedy": ("ε-greedy DQN", "#8a8f98"), "bsp": ("BSP: ensemble with priors", "#1f5fb4")}
+SIZE = 20
+EPISODES = {"quick": 400, "paper": 2000}
+SEEDS = {"quick": 1, "paper": 3}
+
+
+def run(preset: str, report: Report) -> Iterator[dict[str, Any]]:
+    """One row per episode."""
+    runs = [(agent, seed) for agent in AGENTS for seed in range(SEEDS[preset])]
+    for i, (agent, seed) in enumerate(runs):
+
+        def step(progress: Any, i: int = i, agent: str = agent) -> None:
+            report((i + progress.episode / EPISODES[preset]) / len(runs), AGENTS[agent][0])
+
+        report(i / len(runs), AGENTS[agent][0])
+        result = train(agent, "deep_sea", size=SIZE, seed=seed, episodes=EPISODES[preset], report=step)
+        for row in result.history:
+            wanted = {"episode": row.episode, "total_return": row.total_return, "average_regret": row.average_regret}
+            yield {"agent": agent, "size": SIZE, "seed": seed, **wanted}
+
+
+def figure(rows: list[Row]) -> Figure:
+    """Left, the return of each episode; right, regret per episode so far."""
+    drawing, axes = panels(1, 2, width=4.4, height=3.2, share=False)
+    returns, regret = axes[0]
+    for agent, (label, color) in AGENTS.items():
+        for seed in sorted({row["seed"] for row in where(rows, agent=agent)}):
+            mine = where(rows, agent=agent, seed=seed)
+            episode, words = column(mine, "episode"), label if seed == 0 else None
+            returns.plot(episode, column(mine, "total_return"), ".", color=color, ms=3, label=words)
+            regret.plot(episode, column(mine, "average_regret"), color=color)
+    best = DeepSea(SIZE).optimal_return
+    returns.axhline(best, color="k", lw=0.8, ls="--", label=f"the best possible, {best:.2f}")
+    regret.axhline(0.9, color="k", lw=0.8, ls=":")
+    regret.annotate("below: “learned” (the paper's 0.9)", (0, 0.88), size=8, va="top")
+    returns.set(
+        xlabel="episode", ylabel="return of the episode", title=f"DeepSea, N={SIZE}: one path in {2**SIZE:,} pays"
+    )
+    regret.set(xlabel="episode", ylabel="average regret so far", ylim=(0, 1.03), title="regret per episode")
+    legend_below(drawing, returns)
+    return drawing
+
+
+def summary(rows: list[Row]) -> list[tuple[str, ...]]:
+    """When each first found the treasure and when it counts as learned."""
+    table: list[tuple[str, ...]] = [("agent", "seed", "treasure first found", "learned", "mean of last 50 returns")]
+    for agent, (label, _) in AGENTS.items():
+        for seed in sorted({row["seed"] for row in where(rows, agent=agent)}):
+            mine = where(rows, agent=agent, seed=seed)
+            found = next((row["episode"] for row in mine if row["total_return"] > 0.5), "never")
+            learned = next((row["episode"] for row in mine if row["average_regret"] < 0.9), "not")
+            last = np.mean([row["total_return"] for row in mine[-50:]])
+            table.append((label, str(seed), str(found), str(learned), f"{last:.2f}"))
+    return table

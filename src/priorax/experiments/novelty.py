@@ -1,0 +1,84 @@
+"""Novelty without reward (section 4.1): DeepSea where nothing is ever paid. Who sees the whole grid?
+
+A prior function is a guess about what nobody has seen; members disagree there, go and look. Without one, targets of
+zero are soon fitted everywhere and nothing is left to be curious about.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+from matplotlib.figure import Figure
+
+from priorax.agents import build, settings
+from priorax.envs import make_environment
+from priorax.experiments import Report
+from priorax.loops.compiled import Loop, chunks, start
+from priorax.report.plots import legend_below, panels
+from priorax.report.rows import Row, column, where
+
+AGENTS = {"eps_greedy": "ε-greedy DQN", "bs": "BS: bootstrap", "bsp": "BSP: with priors"}
+SIZE = 20
+EPISODES = {"quick": 200, "paper": 1000}
+SEEDS = {"quick": 1, "paper": 3}
+
+
+def visits(agent: str, seed: int, episodes: int) -> np.ndarray:
+    """The cells of each episode, [episode, step]."""
+    chosen = settings(agent, capacity=episodes * SIZE)
+    env = make_environment("deep_sea_no_reward", SIZE)
+    loop = Loop(env, build(chosen, env.num_actions, SIZE * SIZE), chosen.learn_every)
+    key_params, key = jax.random.split(jax.random.key(seed))
+    params = env.params(key_params)  # type: ignore[attr-defined]
+    snapshot, _ = next(chunks(loop, key, params, start(loop, key, params), chunk=episodes * SIZE))
+    return np.asarray(snapshot.live.agent.buffer.data.transition.obs).reshape(episodes, SIZE)
+
+
+def run(preset: str, report: Report) -> Iterator[dict[str, Any]]:
+    """Distinct cells seen by each episode; and, for seed 0, how often each cell was seen in all."""
+    runs = [(agent, seed) for agent in AGENTS for seed in range(SEEDS[preset])]
+    for i, (agent, seed) in enumerate(runs):
+        report(i / len(runs), f"{AGENTS[agent]}, seed {seed}")
+        cells = visits(agent, seed, EPISODES[preset])
+        seen: set[int] = set()
+        for episode, path in enumerate(cells, 1):
+            seen |= set(path.tolist())
+            yield {"kind": "curve", "agent": agent, "seed": seed, "episode": episode, "distinct": len(seen)}
+        if seed == 0:
+            for cell, count in zip(*np.unique(cells, return_counts=True), strict=True):
+                yield {"kind": "cell", "agent": agent, "cell": int(cell), "visits": int(count)}
+    report(1.0, "")
+
+
+def figure(rows: list[Row]) -> Figure:
+    """Above, where each has been; below, how fast."""
+    drawing, axes = panels(1, 1 + len(AGENTS), width=2.9, height=3.2, share=False)
+    colors = {"eps_greedy": "#8a8f98", "bs": "#d03a2b", "bsp": "#1f5fb4"}
+    curve = axes[0, -1]
+    for axis, (agent, label) in zip(axes[0], AGENTS.items(), strict=False):
+        grid = np.full(SIZE * SIZE, np.nan)
+        cells = where(rows, kind="cell", agent=agent)
+        grid[column(cells, "cell")] = np.log10(column(cells, "visits"))
+        axis.imshow(grid.reshape(SIZE, SIZE), cmap="viridis", vmin=0)
+        axis.plot([-0.5, SIZE - 0.5], [-0.5, SIZE - 0.5], color="#d03a2b", lw=0.7)
+        axis.set(title=f"{label}\n{len(cells)} of {SIZE * (SIZE + 1) // 2} cells", xticks=[], yticks=[])
+        for seed in sorted({row["seed"] for row in where(rows, kind="curve", agent=agent)}):
+            mine = where(rows, kind="curve", agent=agent, seed=seed)
+            words = label if seed == 0 else None
+            curve.plot(column(mine, "episode"), column(mine, "distinct"), color=colors[agent], label=words)
+    curve.axhline(SIZE * (SIZE + 1) // 2, color="k", lw=0.8, ls="--", label="all that can be reached")
+    curve.set(xlabel="episode", ylabel="distinct cells seen", title="without any reward")
+    legend_below(drawing, curve)
+    return drawing
+
+
+def summary(rows: list[Row]) -> list[tuple[str, ...]]:
+    """Cells seen at the end."""
+    table: list[tuple[str, ...]] = [("agent", "cells seen", "of", "episodes")]
+    for agent, label in AGENTS.items():
+        mine = where(rows, kind="curve", agent=agent)
+        last = max(row["episode"] for row in mine)
+        ends = [str(row["distinct"]) for row in mine if row["episode"] == last]
+        table.append((label, ", ".join(ends), str(SIZE * (SIZE + 1) // 2), str(last)))
+    return table
