@@ -74,6 +74,8 @@ class Train:
     """Replace a run that is in the folder already."""
     stop_when_learned: bool = False
     """Stop at the paper's measure: average regret below 0.9."""
+    checkpoint_seconds: float = 60.0
+    """A checkpoint at least so often."""
     json: bool = False
     """End with one line of JSON on standard output; the bar goes to standard error."""
 
@@ -191,6 +193,7 @@ def _train(command: Train) -> int:
                 resume=command.resume is not None,
                 overwrite=command.overwrite,
                 stop_when_learned=command.stop_when_learned,
+                checkpoint_seconds=command.checkpoint_seconds,
                 report=lambda progress: update(progress.episode, note(progress)),
             )
     except KeyboardInterrupt:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from priorax.checks import one_of
-from priorax.experiments.sweep import hours, sweep
+from priorax.experiments.sweep import hours, run_sweep
 from priorax.report.plots import save_figure
 from priorax.report.rows import Row, read_rows, write_rows
 from priorax.version import __version__
@@ -71,7 +71,7 @@ def reproduce(
     elif many:
         most = hours(module.ladders(preset))
         announce(f"at most about {most:.1f} hours on two cores; stop it when you like, it goes on from {path}")
-        sweep(name, preset, module.ladders(preset), path, report)
+        run_sweep(name, preset, module.ladders(preset), path, report)
     else:
         stamp = {"experiment": name, "preset": preset, "version": __version__}
         write_rows(path, [{**stamp, **row} for row in module.run(preset, report)])

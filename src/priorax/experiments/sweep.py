@@ -22,7 +22,7 @@ def task(name: str, agent: str, size: int, seed: int, episodes: int, env: str = 
     return Task(name, {**arguments, "stop_when_learned": True})
 
 
-def sweep(name: str, preset: str, ladders: Sequence[Any], path: Path, report: Any) -> None:
+def run_sweep(name: str, preset: str, ladders: Sequence[Any], path: Path, report: Any) -> None:
     """Run what has no row yet; every finished run is a row in the file at once."""
     stamp = {"experiment": name, "preset": preset, "version": __version__}
     ladders = [[list(level) for level in ladder] for ladder in ladders]

@@ -19,6 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from jaxtyping import PRNGKeyArray
+from tensorboardX.event_file_writer import EventsWriter
+from tensorboardX.proto.event_pb2 import Event
+from tensorboardX.summary import scalar
 
 from priorax.loops.checkpoints import Checkpoints
 from priorax.loops.compiled import Episode, Loop, Snapshot
@@ -59,6 +62,13 @@ class RunFolder:
         self.saved_at = time.monotonic()
         self.events: Any = None
 
+    def close(self) -> None:
+        """Let go of the files."""
+        for file in (self.rows, self.events):
+            with contextlib.suppress(OSError):
+                if file is not None:
+                    file.close()
+
     def restore(self, loop: Loop, key: PRNGKeyArray, params: Any) -> tuple[Snapshot, list[Episode]]:
         """The last checkpoint and the rows that belong to it; later rows are cut off."""
         snapshot, length = self.checkpoints.restore(loop, key, params)
@@ -69,7 +79,8 @@ class RunFolder:
                 f"{self.path / 'episodes.csv'} has {len(history)} episodes, its checkpoint {snapshot.tally.finished}: "
                 "it was changed since; start the run again with --overwrite"
             )
-        self._write_events(history)
+        with self._disk():
+            self._write_events(history)
         return snapshot, history
 
     def append(self, new: Sequence[Episode]) -> None:
@@ -93,13 +104,10 @@ class RunFolder:
         self.saved_at = time.monotonic()
 
     def finish(self, snapshot: Snapshot, summary: dict[str, Any]) -> None:
-        """Close the files; a last checkpoint lets the run be made longer."""
+        """Say what came out; a last checkpoint lets the run be made longer."""
         self.checkpoint(snapshot)
         with self._disk():
-            self.rows.close()
             write_atomically(self.path / "result.json", json.dumps(summary, indent=2).encode())
-            if self.events is not None:
-                self.events.close()
 
     def _bytes(self, episodes: int) -> int:
         """The length of the rows' file with so many episodes in it."""
@@ -109,14 +117,18 @@ class RunFolder:
             return file.tell()
 
     def _write_events(self, new: Sequence[Episode]) -> None:
-        from tensorboardX import SummaryWriter
-
         if self.events is None:  # events are made from rows: after a resume, from the beginning
-            shutil.rmtree(self.path / "tensorboard", ignore_errors=True)
-            self.events = SummaryWriter(str(self.path / "tensorboard"))
+            folder = self.path / "tensorboard"
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            # not SummaryWriter: its thread dies of a full disk, and its queue then waits for ever
+            self.events = EventsWriter(str(folder / "events"))
         for row in new:
+            event = Event(wall_time=time.time(), step=row.episode)
             for name in EVENTS:
-                self.events.add_scalar(name, float(getattr(row, name)), row.episode)
+                event.summary.MergeFrom(scalar(name, float(getattr(row, name))))
+            self.events.write_event(event)
+        self.events.flush()
 
     @contextlib.contextmanager
     def _disk(self) -> Iterator[None]:

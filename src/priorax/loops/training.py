@@ -1,5 +1,6 @@
 """`train`: one agent, one environment, one seed; in a folder, if one is given (`run_folder.py`)."""
 
+import contextlib
 import dataclasses
 import json
 import time
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import PRNGKeyArray
 
 from priorax.agents import Settings, build, check_members_differ, settings
 from priorax.checks import one_of, positive_int
@@ -100,9 +102,34 @@ def train(
     params = world.params(key_params) if hasattr(world, "params") else world.default_params
     loop = Loop(world, _build(chosen, world, params), chosen.learn_every)
     asked: dict[str, Any] = {"agent": agent, "env": name, "size": size, "seed": seed, "preset": preset}
+    until = _Until(learned_below, learned_after, stop_when_learned)
     config = {**asked, "settings": json.loads(json.dumps(dataclasses.asdict(chosen))), "version": __version__}
-    folder = None if out is None else RunFolder(Path(out), loop.agent.buffer, config, episodes, resume, overwrite)
+    if out is None:
+        return _run(loop, key, params, None, asked, episodes, until, checkpoint_seconds, report)
+    with contextlib.closing(RunFolder(Path(out), loop.agent.buffer, config, episodes, resume, overwrite)) as folder:
+        return _run(loop, key, params, folder, asked, episodes, until, checkpoint_seconds, report)
 
+
+class _Until(NamedTuple):
+    """When a run counts as learned, and whether it stops then."""
+
+    below: float
+    after: int
+    stop: bool
+
+
+def _run(
+    loop: Loop,
+    key: PRNGKeyArray,
+    params: Any,
+    folder: RunFolder | None,
+    asked: dict[str, Any],
+    episodes: int,
+    until: _Until,
+    checkpoint_seconds: float,
+    report: Callable[[Progress], None],
+) -> Result:
+    """Start or go on, up to the end."""
     history: list[Episode] = []
     if folder is not None and folder.checkpoints.last is not None:
         snapshot, history = folder.restore(loop, key, params)
@@ -110,10 +137,10 @@ def train(
         _check_at_start(loop, key, params)
         snapshot = start(loop, key, params)
     clock = _Clock(int(snapshot.live.step))
-    learned = episodes_to_learn(history, learned_below, learned_after)
+    learned = episodes_to_learn(history, until.below, until.after)
 
     def over() -> bool:
-        return len(history) >= episodes or (stop_when_learned and learned is not None)
+        return len(history) >= episodes or (until.stop and learned is not None)
 
     steps = chunks(loop, key, params, snapshot, CHUNK)
     try:
@@ -123,7 +150,7 @@ def train(
             known = len(history)
             for row in ended:
                 history.append(row)
-                learned = learned or episodes_to_learn([row], learned_below, learned_after)
+                learned = learned or episodes_to_learn([row], until.below, until.after)
                 if over():
                     break
             if folder is not None:
@@ -143,7 +170,7 @@ def train(
         **asked,
         episodes=len(history),
         episodes_to_learn=learned,
-        episodes_to_solve=episodes_to_solve(history) if hasattr(world, "optimal_path") else None,
+        episodes_to_solve=episodes_to_solve(history) if hasattr(loop.env, "optimal_path") else None,
         total_return=float(np.sum([row.total_return for row in history])),
         env_steps=sum(row.length for row in history),
         env_steps_per_second=clock.speed,

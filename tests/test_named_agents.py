@@ -1,0 +1,120 @@
+"""Agents by name, their presets and priors."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from priorax.agents import AGENTS, PRESETS, build, check_members_differ, settings
+from priorax.beliefs import Ensemble
+from priorax.envs import make_environment
+from priorax.envs.deep_sea import DeepSea
+from priorax.networks import MLP, Table
+from priorax.priors import Around, Tabulated
+
+KEY = jax.random.key(0)
+
+
+def test_the_paper_preset_is_appendix_b():
+    chosen = settings("bsp", "paper")
+    assert (chosen.num_members, chosen.learning_rate, chosen.batch_size) == (20, 1e-3, 128)
+    assert (chosen.prior_scale, chosen.mask_prob, chosen.learn_every, chosen.target_period) == (10.0, 0.5, 0, 1)
+    assert set(chosen.widths) == {20}
+    assert settings("bsr", "paper").l2 == 0.1
+    assert settings("eps_greedy", "paper").epsilon == 0.1
+    assert settings("eps_greedy", "paper").epsilon_episodes == 2000
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_agents_differ_in_what_their_names_say_and_in_nothing_else(preset):
+    base = dataclasses.asdict(settings("bsp", preset))
+    allowed = {
+        "bsr": {"prior", "l2", "mask_prob"},
+        "bs": {"prior", "mask_prob"},
+        "ensemble": {"prior", "mask_prob"},
+        "eps_greedy": {"prior", "mask_prob", "num_members", "epsilon"},
+    }
+    for agent, names in allowed.items():
+        other = dataclasses.asdict(settings(agent, preset))
+        assert {name for name in base if base[name] != other[name]} <= names
+    assert set(allowed) | {"bsp"} == set(AGENTS)
+
+
+def test_unknown_names_give_the_nearest():
+    with pytest.raises(ValueError, match="agent='bspp' is unknown; did you mean 'bsp'"):
+        settings("bspp")
+    with pytest.raises(ValueError, match="setting='prior_scal' is unknown; did you mean 'prior_scale'"):
+        settings("bsp", prior_scal=3)
+    with pytest.raises(ValueError, match="preset='papr' is unknown; did you mean 'paper'"):
+        settings("bsp", "papr")
+    with pytest.raises(ValueError, match="env='deepsea' is unknown; did you mean 'deep_sea'"):
+        make_environment("deepsea", 5)
+    with pytest.raises(ValueError, match="prior='netwrk' is unknown"):
+        build(settings("bsp", prior="netwrk"), 2, 4)
+
+
+def test_the_prior_spreads_alike_at_every_size():
+    """Glorot's first layer shrinks as 1/N; the tuned scale grows as N."""
+    spreads = []
+    for size in (10, 40):
+        belief = build(settings("bsp"), 2, size * size).belief
+        state = jax.jit(belief.init)(KEY, jnp.asarray(0))
+        spreads.append(float(jnp.std(belief.prior_scale * belief.prior_values(state, jnp.arange(size * size)))))
+    assert spreads[0] == pytest.approx(spreads[1], rel=0.2)
+    assert build(settings("bsp", "paper"), 2, 1600).belief.prior_scale == 10.0
+
+
+def test_a_tabulated_prior_is_the_same_function():
+    network = Table(12, (5, 4), bias_scale=0.3)
+    table = Tabulated(network, 12)
+    x = jnp.array([0, 7, 11, 12, -1, 99])
+    plain, looked_up = (
+        jax.vmap(lambda i, p=prior: p.apply(p.init(KEY, jnp.asarray(0), 2), i))(x) for prior in (network, table)
+    )
+    np.testing.assert_allclose(plain, looked_up, atol=1e-6)
+
+
+def test_the_optimal_prior_draws_around_the_true_values():
+    env = DeepSea(4)
+    q = env.optimal_values(env.params(KEY), 0.99).reshape(16, 2)
+    prior = build(settings("bsp", prior="optimal", prior_scale=0.1), 2, 16, q).belief.prior
+    assert isinstance(prior, Around)
+    draws = jax.vmap(lambda k: prior.init(k, jnp.asarray(0), 2))(jax.random.split(KEY, 2000))
+    np.testing.assert_allclose(draws[:, :16].mean(axis=0), q, atol=0.02)
+    np.testing.assert_allclose(draws.std(axis=0), 0.1, rtol=0.15)
+    with pytest.raises(ValueError, match="prior='optimal' needs an environment that knows"):
+        build(settings("bsp", prior="optimal"), 2, 16)
+
+
+def test_linear_bsp_is_linear():
+    belief = build(settings("bsp", prior="linear", widths=()), 2, 9).belief
+    state = jax.jit(belief.init)(KEY, jnp.asarray(0))
+    assert len(state.params.rest) == 1, "a table and nothing behind it"
+    assert float(jnp.std(belief.prior_values(state, jnp.arange(9)))) == pytest.approx(1.0, rel=0.2)
+
+
+def test_dithering_is_annealed_to_zero():
+    agent = build(settings("eps_greedy", epsilon=1.0, epsilon_episodes=100, capacity=300), 2, 4)
+    state = jax.jit(agent.init)(KEY, jnp.asarray(0))
+    keys = jax.random.split(KEY, 400)
+    rates = []
+    for episodes in (0, 50, 100, 500):
+        now = state._replace(episodes=jnp.asarray(episodes))
+        actions = np.asarray(jax.jit(jax.vmap(lambda k, s=now: agent.act(s, k, jnp.asarray(0))))(keys))
+        rates.append(min(actions.mean(), 1 - actions.mean()))
+    np.testing.assert_allclose(rates, [0.5, 0.25, 0, 0], atol=0.08)
+
+
+def test_an_ensemble_of_equal_members_or_priors_is_refused():
+    obs = jnp.arange(4)
+    check_members_differ(build(settings("bsp", capacity=300), 2, 4), KEY, obs)
+    check_members_differ(build(settings("eps_greedy", capacity=300), 2, 4), KEY, obs)
+    good = build(settings("bs", capacity=300), 2, 4)
+    same = Ensemble(20, Table(4, (), weight_std=0.0), num_outputs=2)
+    with pytest.raises(ValueError, match="all members of the ensemble are the same"):
+        check_members_differ(dataclasses.replace(good, belief=same, shared_batch=False), KEY, obs)
+    flat = Ensemble(20, MLP((3,)), prior=MLP((), weight_std=0.0), num_outputs=2)
+    with pytest.raises(ValueError, match="all priors of the ensemble are the same"):
+        check_members_differ(dataclasses.replace(good, belief=flat, shared_batch=False), KEY, jnp.ones((4, 2)))
