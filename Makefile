@@ -24,6 +24,7 @@ format: $(DEV)
 	$(BIN)/ruff format .
 
 bench: $(DEV)
+	$(BIN)/python -m pip install --quiet --editable ".[bench]"
 	$(BIN)/python -m benchmarks
 
 $(USE): pyproject.toml

@@ -107,3 +107,20 @@ def test_bad_sizes_are_refused():
             DeepSea(size)
     with pytest.raises(ValueError, match="did you mean 'one_hot'"):
         DeepSea(3, observation="onehot")
+
+
+def test_the_mask_can_be_bsuites_own():
+    peer = BsuiteDeepSea(9, mapping_seed=42)
+    params = DeepSea(9, mapping_seed=42).params(jax.random.key(5))
+    np.testing.assert_array_equal(params.right, peer._action_mapping)
+
+
+def test_the_optimal_path_leads_to_the_treasure():
+    env = DeepSea(6)
+    params = env.params(jax.random.key(2))
+    seen, actions = env.optimal_path(params)
+    obs, reward, terminated, _, info = rollout(env, params, actions, jax.random.key(0))
+    np.testing.assert_array_equal(obs, seen)
+    assert bool(terminated[-1])
+    assert not bool(info["bad"][-1])
+    assert float(reward.sum()) == pytest.approx(env.optimal_return, abs=1e-6)

@@ -12,7 +12,7 @@ from priorax.loops.parallel import Task, climb
 from priorax.report.rows import read_rows, write_rows
 from priorax.version import __version__
 
-MILLISECONDS = {1: 0.15, 5: 0.5, 10: 0.7, 20: 1.2, 40: 2.5}
+MILLISECONDS = {1: 0.15, 5: 0.5, 10: 0.9, 20: 1.7, 40: 3.5}
 """What an environment step costs here on one core, by number of members: for estimates only."""
 
 
