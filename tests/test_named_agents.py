@@ -7,12 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from priorax.agents import AGENTS, PRESETS, build, check_members_differ, settings
+from conftest import init
+from priorax.agents import AGENTS, PRESETS, QLearner, build, check_members_differ, settings
 from priorax.beliefs import Ensemble
 from priorax.envs import make_environment
 from priorax.envs.deep_sea import DeepSea
 from priorax.networks import MLP, Table
 from priorax.priors import Around, Tabulated
+from priorax.replay import EnsembleBuffer
 
 KEY = jax.random.key(0)
 
@@ -108,13 +110,12 @@ def test_dithering_is_annealed_to_zero():
 
 
 def test_an_ensemble_of_equal_members_or_priors_is_refused():
-    obs = jnp.arange(4)
-    check_members_differ(build(settings("bsp", capacity=300), 2, 4), KEY, obs)
-    check_members_differ(build(settings("eps_greedy", capacity=300), 2, 4), KEY, obs)
-    good = build(settings("bs", capacity=300), 2, 4)
-    same = Ensemble(20, Table(4, (), weight_std=0.0), num_outputs=2)
+    def check(belief, obs):
+        agent = QLearner(belief, EnsembleBuffer(10, belief.num_members), batch_size=4)
+        check_members_differ(agent, init(belief, KEY, obs[0]), obs)
+
+    check(Ensemble(5, Table(4, (3,)), Table(4, (3,)), num_outputs=2), jnp.arange(4))
     with pytest.raises(ValueError, match="all members of the ensemble are the same"):
-        check_members_differ(dataclasses.replace(good, belief=same, shared_batch=False), KEY, obs)
-    flat = Ensemble(20, MLP((3,)), prior=MLP((), weight_std=0.0), num_outputs=2)
+        check(Ensemble(5, Table(4, (), weight_std=0.0), num_outputs=2), jnp.arange(4))
     with pytest.raises(ValueError, match="all priors of the ensemble are the same"):
-        check_members_differ(dataclasses.replace(good, belief=flat, shared_batch=False), KEY, jnp.ones((4, 2)))
+        check(Ensemble(5, MLP((3,)), prior=MLP((), weight_std=0.0), num_outputs=2), jnp.ones((4, 2)))

@@ -47,7 +47,7 @@ class Demo:
 
 @dataclass(frozen=True)
 class Train:
-    """Train an agent: rows, TensorBoard events and checkpoints go to a folder. Killed and resumed, it gives the same rows.
+    """Train an agent: rows, TensorBoard events and checkpoints go to a folder. Killed and resumed: the same rows.
 
     A run goes on with `priorax train --resume DIR`, which needs no other argument.
     """

@@ -13,12 +13,13 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array
 
 from priorax.agents.q_learner import QLearner
-from priorax.beliefs import L2, Adam, Ensemble, belief_values
+from priorax.beliefs import L2, Adam, Ensemble, State, belief_values
 from priorax.checks import one_of
 from priorax.networks import MLP, Network, Table
 from priorax.priors import Around, Linear, Tabulated
@@ -157,7 +158,7 @@ def _prior(settings: Settings, network: Network, num_states: int | None, optimal
     return network if num_states is None else Tabulated(network, num_states)
 
 
-def check_members_differ(agent: QLearner, key: PRNGKeyArray, obs: Any) -> None:
+def check_members_differ(agent: QLearner, state: State, obs: Any) -> None:
     """Refuse an ensemble whose members, or whose priors, are all the same function: it would explore like one network.
 
     `obs`: a batch of observations to look at. Every run begins with it.
@@ -165,9 +166,11 @@ def check_members_differ(agent: QLearner, key: PRNGKeyArray, obs: Any) -> None:
     belief = agent.belief
     if not isinstance(belief, Ensemble) or belief.num_members == 1:
         return
-    state = belief.init(key, jax.tree.map(lambda leaf: leaf[0], obs))
-    values = belief_values(belief, state, key, obs)
-    priors = belief.prior_values(state, obs)
-    for what, found in (("members", values), ("priors", priors)):
+    for what, found in zip(("members", "priors"), _functions(belief, state, obs), strict=True):
         if found is not None and bool(jnp.all(found == found[0])):
             raise ValueError(f"all {what} of the ensemble are the same function; give them different keys or a scale")
+
+
+@eqx.filter_jit
+def _functions(belief: Ensemble, state: State, obs: Any) -> tuple[Array, Array | None]:
+    return belief_values(belief, state, jax.random.key(0), obs), belief.prior_values(state, obs)

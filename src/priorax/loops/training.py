@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray
 
 from priorax.agents import Settings, build, check_members_differ, settings
 from priorax.checks import one_of, positive_int
 from priorax.envs import Environment, check_discrete, make_environment
-from priorax.loops.compiled import Episode, Loop, chunks, episodes_to_learn, episodes_to_solve, start
+from priorax.loops.compiled import Episode, Live, Loop, chunks, episodes_to_learn, episodes_to_solve, start
 from priorax.loops.run_folder import RunFolder, read_config
 from priorax.storage import BadFile
 from priorax.version import __version__
@@ -134,8 +135,8 @@ def _run(
     if folder is not None and folder.checkpoints.last is not None:
         snapshot, history = folder.restore(loop, key, params)
     else:
-        _check_at_start(loop, key, params)
         snapshot = start(loop, key, params)
+        _check_at_start(loop, snapshot.live)
     clock = _Clock(int(snapshot.live.step))
     learned = episodes_to_learn(history, until.below, until.after)
 
@@ -188,17 +189,15 @@ def _build(chosen: Any, world: Any, params: Any) -> Any:
     return build(chosen, world.num_actions, getattr(world, "num_states", None), values)
 
 
-def _check_at_start(loop: Loop, key: Any, params: Any) -> None:
-    """Members and priors must differ where this run begins, and at noise around it if states are not indices."""
-    key_reset, key_noise, key_init = jax.random.split(jax.random.fold_in(key, 1), 3)
-    obs, _ = loop.env.reset(key_reset, params)
+def _check_at_start(loop: Loop, live: Live) -> None:
+    """Members and priors must differ where this run begins: at the first eight states, or at noise around the start."""
 
-    def around(leaf: Any) -> Any:
-        if np.issubdtype(leaf.dtype, np.integer):
-            return np.broadcast_to(leaf, (8, *leaf.shape)) + (np.arange(8) if leaf.ndim == 0 else 0)
-        return leaf + jax.random.normal(key_noise, (8, *leaf.shape)).astype(leaf.dtype)
+    def around(leaf: Array) -> Array:
+        if jnp.issubdtype(leaf.dtype, jnp.floating):
+            return leaf + jax.random.normal(jax.random.key(0), (8, *leaf.shape), leaf.dtype)
+        return leaf + (jnp.arange(8) if leaf.ndim == 0 else jnp.zeros((8, *leaf.shape))).astype(leaf.dtype)
 
-    check_members_differ(loop.agent, key_init, jax.tree.map(lambda leaf: jax.numpy.asarray(around(leaf)), obs))
+    check_members_differ(loop.agent, live.agent.belief, jax.tree.map(around, live.obs))
 
 
 class _Clock:
