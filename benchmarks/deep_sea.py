@@ -16,7 +16,7 @@ from priorax.envs.deep_sea import DeepSea
 from priorax.loops.compiled import Loop, run_chunk, start
 from priorax.replay import EnsembleBuffer, Transition
 
-STEPS = 500
+STEPS = 1000
 
 
 def stepper(size: int, steps: int = STEPS, **changes: Any) -> Callable[[], object]:
