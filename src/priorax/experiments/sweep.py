@@ -1,13 +1,17 @@
 """Experiments that are many runs: rows as they finish, each run once, whatever interrupts.
 
 A module of this kind has `ladders(preset)`: lists of levels of tasks (`loops/parallel.py`). Its rows file is also its
-memory: a run whose row is there, from this version, is not run again.
+memory: a run whose row is there, from this version and with these very settings, is not run again.
 """
 
-from collections.abc import Iterable, Sequence
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from priorax.agents import settings
 from priorax.loops.parallel import Task, climb
 from priorax.report.rows import read_rows, write_rows
 from priorax.version import __version__
@@ -51,10 +55,7 @@ def hours(ladders: Sequence[Any]) -> float:
         for level in ladder:
             for item in level:
                 spec = item.arguments
-                size, members = (
-                    spec["size"],
-                    1 if spec["agent"] == "eps_greedy" else spec["changes"].get("num_members", 20),
-                )
+                size, members = spec["size"], settings(spec["agent"], **spec["changes"]).num_members
                 usual = size**2 if spec["agent"] == "bsp" else 2.0**size
                 cost = MILLISECONDS[min(MILLISECONDS, key=lambda k: abs(k - members))]
                 total += min(spec["episodes"], usual + 100) * size * cost + 5000
@@ -74,7 +75,19 @@ def _row(item: Task) -> dict[str, Any]:
     spec = item.arguments
     changes = " ".join(f"{name}={value}" for name, value in sorted(spec["changes"].items()))
     shown = {"agent": spec["agent"], "env": spec["env"], "size": spec["size"], "seed": spec["seed"]}
-    return {"name": item.name, **shown, "most_episodes": spec["episodes"], "changes": changes}
+    return {
+        "name": item.name,
+        **shown,
+        "most_episodes": spec["episodes"],
+        "changes": changes,
+        "settings": fingerprint(spec["agent"], spec["changes"]),
+    }
+
+
+def fingerprint(agent: str, changes: Mapping[str, Any]) -> str:
+    """A short name for all hyperparameters together, so that another preset's rows are not taken for this one's."""
+    text = json.dumps(dataclasses.asdict(settings(agent, **changes)), sort_keys=True)
+    return "s" + hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def _outcome(result: Any) -> dict[str, Any]:
@@ -84,6 +97,5 @@ def _outcome(result: Any) -> dict[str, Any]:
 
 
 def _identity(row: Any) -> tuple[str, ...]:
-    return tuple(
-        str(row.get(name, "")) for name in ("name", "agent", "env", "size", "seed", "most_episodes", "changes")
-    )
+    names = ("name", "agent", "env", "size", "seed", "most_episodes", "changes", "settings")
+    return tuple(str(row.get(name, "")) for name in names)
