@@ -81,7 +81,7 @@ def test_rows_come_back_as_they_were(tmp_path):
 
 
 def test_an_unknown_figure_or_preset_gets_the_nearest_name(tmp_path):
-    with pytest.raises(ValueError, match="name='figure14' is unknown; did you mean 'figure1"):
+    with pytest.raises(ValueError, match="name='figure14' is unknown; did you mean 'figure4'"):
         reproduce("figure14", "quick", tmp_path)
     with pytest.raises(ValueError, match="did you mean 'quick'"):
         reproduce("figure1", "quik", tmp_path)

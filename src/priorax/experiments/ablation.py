@@ -76,6 +76,10 @@ def figure(rows: list[Row]) -> Figure:
     axis.set_yticks(range(len(table)), [name for name, _ in reversed(table)], fontsize=8)
     size = max(row["size"] for row in rows)
     axis.set(xscale="log", xlabel=f"episodes to learn DeepSea {size} (cross: not in {top:,})")
+    low, high = axis.get_xlim()
+    ticks = [tick for tick in (10, 20, 50, 100, 200, 500, 1000, 2000, 5000) if low <= tick <= high]
+    axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+    axis.minorticks_off()
     return drawing
 
 
