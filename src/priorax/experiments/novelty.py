@@ -7,14 +7,13 @@ zero are soon fitted everywhere and nothing is left to be curious about.
 from collections.abc import Iterator
 from typing import Any
 
-import jax
 import numpy as np
 from matplotlib.figure import Figure
 
-from priorax.agents import build, settings
-from priorax.envs import make_environment
+from priorax.agents import settings
 from priorax.experiments import Report
-from priorax.loops.compiled import Loop, chunks, start
+from priorax.loops.compiled import chunks, start
+from priorax.loops.training import prepare
 from priorax.report.plots import legend_below, panels
 from priorax.report.rows import Row, column, where
 
@@ -26,11 +25,7 @@ SEEDS = {"quick": 1, "paper": 3}
 
 def visits(agent: str, seed: int, episodes: int) -> np.ndarray:
     """The cells of each episode, [episode, step]."""
-    chosen = settings(agent, capacity=episodes * SIZE)
-    env = make_environment("deep_sea_no_reward", SIZE)
-    loop = Loop(env, build(chosen, env.num_actions, SIZE * SIZE), chosen.learn_every)
-    key_params, key = jax.random.split(jax.random.key(seed))
-    params = env.params(key_params)  # type: ignore[attr-defined]
+    loop, key, params = prepare(settings(agent, capacity=episodes * SIZE), "deep_sea_no_reward", SIZE, seed)
     snapshot, _ = next(chunks(loop, key, params, start(loop, key, params), chunk=episodes * SIZE))
     return np.asarray(snapshot.live.agent.buffer.data.transition.obs).reshape(episodes, SIZE)
 
@@ -52,7 +47,7 @@ def run(preset: str, report: Report) -> Iterator[dict[str, Any]]:
 
 
 def figure(rows: list[Row]) -> Figure:
-    """Above, where each has been; below, how fast."""
+    """Where each has been, and how fast."""
     drawing, axes = panels(1, 1 + len(AGENTS), width=2.9, height=3.2, share=False)
     colors = {"eps_greedy": "#8a8f98", "bs": "#d03a2b", "bsp": "#1f5fb4"}
     curve = axes[0, -1]

@@ -96,12 +96,8 @@ def train(
     """
     positive_int("episodes", episodes)
     chosen = settings(agent, preset, **(changes or {}))
-    world = make_environment(env, positive_int("size", size)) if isinstance(env, str) else env
+    loop, key, params = prepare(chosen, env, size, seed)
     name = env if isinstance(env, str) else type(env).__name__
-    check_discrete(world)
-    key_params, key = jax.random.split(jax.random.key(seed))
-    params = world.params(key_params) if hasattr(world, "params") else world.default_params
-    loop = Loop(world, _build(chosen, world, params), chosen.learn_every)
     asked: dict[str, Any] = {"agent": agent, "env": name, "size": size, "seed": seed, "preset": preset}
     until = _Until(learned_below, learned_after, stop_when_learned)
     config = {**asked, "settings": json.loads(json.dumps(dataclasses.asdict(chosen))), "version": __version__}
@@ -109,6 +105,19 @@ def train(
         return _run(loop, key, params, None, asked, episodes, until, checkpoint_seconds, report)
     with contextlib.closing(RunFolder(Path(out), loop.agent.buffer, config, episodes, resume, overwrite)) as folder:
         return _run(loop, key, params, folder, asked, episodes, until, checkpoint_seconds, report)
+
+
+def prepare(chosen: Settings, env: str | Environment, size: int, seed: int) -> tuple[Loop, PRNGKeyArray, Any]:
+    """An agent in its environment, the key of its run, and what the seed makes of the environment."""
+    world: Any = make_environment(env, positive_int("size", size)) if isinstance(env, str) else env
+    check_discrete(world)
+    key_params, key = jax.random.split(jax.random.key(seed))
+    params = world.params(key_params) if hasattr(world, "params") else world.default_params
+    values = None
+    if chosen.prior == "optimal" and hasattr(world, "optimal_values"):
+        values = np.reshape(world.optimal_values(params, chosen.discount), (-1, world.num_actions))
+    agent = build(chosen, world.num_actions, getattr(world, "num_states", None), values)
+    return Loop(world, agent, chosen.learn_every), key, params
 
 
 class _Until(NamedTuple):
@@ -180,13 +189,6 @@ def _run(
     if folder is not None:
         folder.finish(snapshot, result.summary())
     return result
-
-
-def _build(chosen: Any, world: Any, params: Any) -> Any:
-    values = None
-    if chosen.prior == "optimal" and hasattr(world, "optimal_values"):
-        values = np.reshape(world.optimal_values(params, chosen.discount), (-1, world.num_actions))
-    return build(chosen, world.num_actions, getattr(world, "num_states", None), values)
 
 
 def _check_at_start(loop: Loop, live: Live) -> None:
