@@ -54,7 +54,8 @@ class Settings:
     scale_with_states: bool = True
     """Of discrete states, take prior_scale as meant for 400 of them and multiply it by sqrt(states/400): N/2, not 10,
     in an N x N DeepSea. Glorot's first layer shrinks with the number of its inputs though only one is ever on; this
-    undoes it, and the prior's spread is the same at every size."""
+    undoes it, and the prior's spread is the same at every size. And beyond 2,500 states (N=50) multiply the learning
+    rate by sqrt(2500/states): 50/N; longer chains want smaller steps."""
     l2: float = 0.0
     """lambda of BSR's pull towards the initial weights; 0: none."""
     discount: float = 0.99
@@ -119,9 +120,10 @@ def build(settings: Settings, num_actions: int, num_states: int | None = None, o
     """
     one_of("prior", settings.prior, PRIORS)
     network: Network = MLP(settings.widths) if num_states is None else Table(num_states, settings.widths)
-    scale = settings.prior_scale
-    if settings.prior == "network" and settings.scale_with_states and num_states is not None:
-        scale *= (num_states / 400) ** 0.5
+    scale, rate = settings.prior_scale, settings.learning_rate
+    if settings.scale_with_states and num_states is not None:
+        scale *= (num_states / 400) ** 0.5 if settings.prior == "network" else 1.0
+        rate *= min(1.0, (2500 / num_states) ** 0.5)
     sparse = num_states is not None and settings.l2 == 0 and settings.target_period == 1
     belief = Ensemble(
         settings.num_members,
@@ -130,7 +132,7 @@ def build(settings: Settings, num_actions: int, num_states: int | None = None, o
         1.0 if settings.prior == "optimal" else scale,
         L2(settings.l2) if settings.l2 > 0 else None,
         num_outputs=num_actions,
-        optimizer=Adam(settings.learning_rate),
+        optimizer=Adam(rate),
         sparse_rows=("shared" if settings.shared_batch else "own") if sparse else "no",
     )
     return QLearner(
