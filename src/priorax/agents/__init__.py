@@ -1,14 +1,21 @@
-"""Agents: one Q-learner over any belief, and its settings by name."""
+"""Agents: one Q-learner over any belief, exact planners for finite states, and their settings by name."""
 
+from priorax.agents.base import Agent
 from priorax.agents.named import AGENTS, PRESETS, Settings, build, check_members_differ, settings
 from priorax.agents.q_learner import AgentState, QLearner
+from priorax.agents.tabular import PSRL, RLSVI, UCRL, Tabular
 
 __all__ = [
     "AGENTS",
     "PRESETS",
+    "PSRL",
+    "RLSVI",
+    "UCRL",
+    "Agent",
     "AgentState",
     "QLearner",
     "Settings",
+    "Tabular",
     "build",
     "check_members_differ",
     "settings",

@@ -5,6 +5,13 @@
     bs           bootstrap alone
     ensemble     neither bootstrap nor prior: members differ by their start
     eps_greedy   one network that dithers: DQN
+    dropout      one network, a mask of its units drawn as if from a posterior
+    noisy        NoisyNet: learned noise on every weight
+    bbb          Bayes by Backprop: the same, with a prior over weights
+    c51, qr      'distributional RL' by atoms or quantiles, greedy on the mean, dithering as DQN
+    ucb          DQN paid a bonus for states seldom visited, by their true counts
+    rlsvi, psrl  exact posterior sampling for finite states: of Q, of the environment
+    ucrl         exact optimism for finite states
 
 They differ in nothing else. `settings(name, preset)` says all of it; `build` makes the agent.
 """
@@ -18,22 +25,45 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from priorax.agents.base import Agent
 from priorax.agents.q_learner import QLearner
-from priorax.beliefs import L2, Adam, Ensemble, State, belief_values
+from priorax.agents.tabular import PSRL, RLSVI, UCRL, Planner, Tabular
+from priorax.beliefs import (
+    L2,
+    Adam,
+    Belief,
+    Counts,
+    Dropout,
+    Ensemble,
+    GaussianCount,
+    Outcomes,
+    State,
+    TableCount,
+    bayes_by_backprop,
+    belief_values,
+    noisy,
+)
 from priorax.checks import one_of
+from priorax.heads import C51, Head, Quantiles, Scalar
 from priorax.networks import MLP, Network, Table
 from priorax.priors import Around, Linear, Tabulated
 from priorax.replay import EnsembleBuffer
 
 PRIORS = ("none", "network", "linear", "optimal")
+BELIEFS = ("ensemble", "dropout", "noisy", "bbb")
+PLANNERS = ("rlsvi", "psrl", "ucrl")
+HEADS = ("scalar", "c51", "qr")
 
 
 @dataclass(frozen=True)
 class Settings:
     """Hyperparameters. The defaults are the preset `tuned`, for `bsp`."""
 
+    belief: str = "ensemble"
+    """What represents uncertainty: ensemble, dropout, noisy, bbb; or, for finite states, an exact planner: rlsvi, psrl,
+    ucrl, for which only discount, noise_std, prior_std, concentration and confidence mean anything."""
     num_members: int = 20
-    """K."""
+    """K; 1 for what is no ensemble."""
     widths: tuple[int, ...] = (20, 20)
     """Units of each hidden layer; () is linear."""
     learning_rate: float = 2e-3
@@ -72,6 +102,34 @@ class Settings:
     """The chance of a random action in the first episode; None: no dithering."""
     epsilon_episodes: int = 2000
     """Over so many episodes it falls linearly to zero."""
+    head: str = "scalar"
+    """What an output is: scalar; a distribution of returns: c51 (51 atoms) or qr (21 quantiles)."""
+    lowest: float = -1.0
+    """The lowest of c51's 51 atoms."""
+    highest: float = 2.0
+    """The highest: let them cover the task's returns."""
+    sample_outcomes: bool = False
+    """Follow a draw from the distribution of returns, as if it were a posterior (lemma 5), not its mean."""
+    p_keep: float = 0.1
+    """Of dropout: the chance that a unit stays."""
+    initial_std: float | None = None
+    """Of noisy and bbb: the noise at the start; none: as their authors have it."""
+    kl_weight: float = 1.0
+    """Of bbb: what the prior over weights counts for."""
+    bonus_scale: float = 0.0
+    """beta of a count bonus beta/sqrt(N(s)); 0: none."""
+    first_count: float = 1.0
+    """What N(s) is taken for where s was never visited."""
+    bonus_at: str = "learning"
+    """By which count a bonus is paid. insertion: of the visits before this one; learning: of all visits up to now."""
+    noise_std: float = 0.1
+    """Of rlsvi and psrl: the noise of rewards (targets) that they reckon with."""
+    prior_std: float = 1.0
+    """Of rlsvi, psrl (what is unseen) and bbb (weights)."""
+    concentration: float = 0.1
+    """Of psrl: what its Dirichlet prior counts for, in visits."""
+    confidence: float = 1.0
+    """Of ucrl: multiplies the widths of its confidence sets; 1 is the theory's."""
 
 
 TUNED = Settings()
@@ -93,12 +151,23 @@ in noise is not measured yet. In results/README.md: what gives most.
 minibatch, learning at episode ends only, target period 1. What the paper leaves open and is our choice: discount 0.99,
 two hidden layers, replay of 100,000 transitions, one update per episode."""
 
+_ONE: dict[str, Any] = {"prior": "none", "mask_prob": 1.0, "num_members": 1}
+
 AGENTS: dict[str, dict[str, Any]] = {
     "bsp": {},
     "bsr": {"prior": "none", "l2": 0.1, "mask_prob": 0.5},
     "bs": {"prior": "none", "mask_prob": 0.5},
     "ensemble": {"prior": "none", "mask_prob": 1.0},
-    "eps_greedy": {"prior": "none", "mask_prob": 1.0, "num_members": 1, "epsilon": 0.1},
+    "eps_greedy": {**_ONE, "epsilon": 0.1},
+    "dropout": {**_ONE, "belief": "dropout", "draw_each_step": True},
+    "noisy": {**_ONE, "belief": "noisy", "draw_each_step": True},
+    "bbb": {**_ONE, "belief": "bbb"},
+    "c51": {**_ONE, "head": "c51", "epsilon": 0.1},
+    "qr": {**_ONE, "head": "qr", "epsilon": 0.1},
+    "ucb": {**_ONE, "bonus_scale": 0.1, "epsilon": 0.1},
+    "rlsvi": {**_ONE, "belief": "rlsvi", "learn_every": 0},
+    "psrl": {**_ONE, "belief": "psrl", "learn_every": 0},
+    "ucrl": {**_ONE, "belief": "ucrl", "learn_every": 0},
 }
 """What each changes in a preset."""
 
@@ -113,31 +182,28 @@ def settings(agent: str, preset: str = "tuned", **changes: Any) -> Settings:
     return dataclasses.replace(base, **{**named, **changes})
 
 
-def build(settings: Settings, num_actions: int, num_states: int | None = None, optimal_values: Any = None) -> QLearner:
+def build(
+    settings: Settings,
+    num_actions: int,
+    num_states: int | None = None,
+    horizon: int | None = None,
+    optimal_values: Any = None,
+) -> Agent:
     """The agent with those hyperparameters. `num_states`: observations are indices below it, else arrays.
 
-    `optimal_values`: [state, action], for the prior `optimal`.
+    `horizon`: steps of an episode at most, for planners; `optimal_values`: [state, action], for the prior `optimal`.
     """
+    one_of("belief", settings.belief, (*BELIEFS, *PLANNERS))
     one_of("prior", settings.prior, PRIORS)
-    network: Network = MLP(settings.widths) if num_states is None else Table(num_states, settings.widths)
-    scale, rate = settings.prior_scale, settings.learning_rate
-    if settings.scale_with_states and num_states is not None:
-        scale *= (num_states / 400) ** 0.5 if settings.prior == "network" else 1.0
-        rate *= min(1.0, (2500 / num_states) ** 0.5)
-    sparse = num_states is not None and settings.l2 == 0 and settings.target_period == 1
-    belief = Ensemble(
-        settings.num_members,
-        network,
-        _prior(settings, network, num_states, optimal_values),
-        1.0 if settings.prior == "optimal" else scale,
-        L2(settings.l2) if settings.l2 > 0 else None,
-        num_outputs=num_actions,
-        optimizer=Adam(rate),
-        sparse_rows=("shared" if settings.shared_batch else "own") if sparse else "no",
-    )
+    one_of("head", settings.head, HEADS)
+    if settings.belief in PLANNERS:
+        if num_states is None:
+            raise ValueError(f"belief={settings.belief!r} needs finite states, observed by index; use an ensemble here")
+        return Tabular(_planner(settings), num_states, num_actions, horizon or 200, settings.discount)
+    belief = _belief(settings, num_actions, num_states, optimal_values)
     return QLearner(
         belief,
-        EnsembleBuffer(settings.capacity, settings.num_members, settings.mask_prob),
+        EnsembleBuffer(settings.capacity, belief.num_streams, settings.mask_prob),
         settings.batch_size,
         settings.discount,
         settings.target_period,
@@ -146,7 +212,68 @@ def build(settings: Settings, num_actions: int, num_states: int | None = None, o
         settings.draw_each_step,
         settings.epsilon,
         settings.epsilon_episodes,
+        settings.bonus_at,
     )
+
+
+def _planner(settings: Settings) -> Planner:
+    if settings.belief == "rlsvi":
+        return RLSVI(settings.noise_std, settings.prior_std)
+    if settings.belief == "psrl":
+        return PSRL(settings.noise_std, settings.prior_std, settings.concentration)
+    return UCRL(settings.confidence)
+
+
+def _belief(settings: Settings, num_actions: int, num_states: int | None, optimal_values: Any) -> Belief:
+    network: MLP | Table = MLP(settings.widths) if num_states is None else Table(num_states, settings.widths)
+    scale, rate = settings.prior_scale, settings.learning_rate
+    if settings.scale_with_states and num_states is not None:
+        scale *= (num_states / 400) ** 0.5 if settings.prior == "network" else 1.0
+        rate *= min(1.0, (2500 / num_states) ** 0.5)
+    common: dict[str, Any] = {
+        "network": network,
+        "head": _head(settings),
+        "num_outputs": num_actions,
+        "optimizer": Adam(rate),
+    }
+    if settings.belief != "ensemble":
+        _refuse_for_one_network(settings)
+        if settings.belief == "dropout":
+            return Dropout(settings.p_keep, l2=L2(settings.l2, to="zero") if settings.l2 > 0 else None, **common)
+        start: dict[str, Any] = {} if settings.initial_std is None else {"initial_std": settings.initial_std}
+        if settings.belief == "noisy":
+            return noisy(**start, **common)
+        return bayes_by_backprop(settings.kl_weight, prior_std=settings.prior_std, **start, **common)
+    sparse = num_states is not None and settings.l2 == 0 and settings.target_period == 1
+    ensemble = Ensemble(
+        settings.num_members,
+        prior=_prior(settings, network, num_states, optimal_values),
+        prior_scale=1.0 if settings.prior == "optimal" else scale,
+        l2=L2(settings.l2) if settings.l2 > 0 else None,
+        sparse_rows=("shared" if settings.shared_batch else "own") if sparse else "no",
+        **common,
+    )
+    if settings.bonus_scale > 0:
+        density = GaussianCount() if num_states is None else TableCount(num_states)
+        return Counts(ensemble, density, settings.bonus_scale, settings.first_count)
+    return Outcomes(ensemble) if settings.sample_outcomes else ensemble
+
+
+def _refuse_for_one_network(settings: Settings) -> None:
+    """What an ensemble has and this belief has not."""
+    wanted = {"num_members": 1, "prior": "none", "mask_prob": 1.0, "sample_outcomes": False, "bonus_scale": 0.0}
+    for name, value in wanted.items():
+        if getattr(settings, name) != value:
+            raise ValueError(
+                f"{name}={getattr(settings, name)!r} does not go with belief={settings.belief!r}, one network; "
+                f"leave it at {value!r}, or use belief='ensemble'"
+            )
+
+
+def _head(settings: Settings) -> Head:
+    if settings.head == "c51":
+        return C51(settings.lowest, settings.highest)
+    return Quantiles(21) if settings.head == "qr" else Scalar()
 
 
 def _prior(settings: Settings, network: Network, num_states: int | None, optimal_values: Any) -> Network | None:

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
+from priorax.agents.base import greedy
 from priorax.beliefs import (
     Batch,
     Belief,
@@ -22,7 +23,7 @@ from priorax.beliefs import (
     plain_batch,
     values_of,
 )
-from priorax.checks import positive_int
+from priorax.checks import one_of, positive_int
 from priorax.priors import TABLES
 from priorax.replay import Buffer, EnsembleBuffer, Transition
 
@@ -70,11 +71,15 @@ class QLearner(eqx.Module):
     """Dithering: the chance of a random action in the first episode; None: none."""
     epsilon_episodes: int = eqx.field(static=True, default=2000)
     """Over so many episodes epsilon falls linearly to zero."""
+    bonus_at: str = eqx.field(static=True, default="learning")
+    """When a belief that counts pays its bonus beta/sqrt(N(s)) with the reward. insertion: by the visits before this
+    one, for good; learning: by the visits so far, each time that the transition is replayed."""
 
     def __check_init__(self) -> None:
         positive_int("batch_size", self.batch_size)
         positive_int("target_period", self.target_period)
         positive_int("epsilon_episodes", self.epsilon_episodes)
+        one_of("bonus_at", self.bonus_at, ("insertion", "learning"))
         if isinstance(self.epsilon, float) and not 0 <= self.epsilon <= 1:
             raise ValueError(f"epsilon={self.epsilon} must be between 0 and 1; pass for example 0.1")
         if not self.belief.by_gradient:
@@ -104,6 +109,10 @@ class QLearner(eqx.Module):
                     f"use sparse_rows={'shared' if self.shared_batch else 'own'!r}"
                 )
 
+    @property
+    def num_actions(self) -> int:
+        return self.belief.num_outputs
+
     def init(self, key: PRNGKeyArray, obs: Any) -> AgentState:
         """A fresh agent; obs is one example observation."""
         key_belief, key_draw = jax.random.split(key)
@@ -124,8 +133,7 @@ class QLearner(eqx.Module):
         key_draw, key_tie, key_dither, key_random = jax.random.split(key, 4)
         index = self.belief.draw(state.belief, key_draw) if self.draw_each_step else state.index
         values = self.belief.value(state.belief, index, obs)
-        best = values == jnp.max(values)
-        action = jnp.argmax(jnp.where(best, jax.random.uniform(key_tie, values.shape), -1.0))
+        action = greedy(key_tie, values)
         if self.epsilon is None:
             return action
         epsilon = self.epsilon * jnp.maximum(0.0, 1.0 - state.episodes / self.epsilon_episodes)
@@ -137,9 +145,8 @@ class QLearner(eqx.Module):
         return jnp.mean(belief_values(self.belief, state.belief, key, obs), axis=0)
 
     def update_buffer(self, state: AgentState, key: PRNGKeyArray, transition: Transition) -> AgentState:
-        """Remember one transition; beliefs that count, count it. The bonus of a count is paid with the reward, by the
-        count of visits to s before this one."""
-        if isinstance(self.belief, Counts):
+        """Remember one transition; beliefs that count, count it."""
+        if isinstance(self.belief, Counts) and self.bonus_at == "insertion":
             bonus = self.belief.bonus(state.belief, transition.obs)
             transition = transition._replace(reward=transition.reward + bonus)
         once = plain_batch(
@@ -164,6 +171,8 @@ class QLearner(eqx.Module):
         stored = self.buffer.get(state.buffer, slots)
         prior, next_prior = (self._by_stream(part) for part in (stored.prior, stored.next_prior))
         step: Transition = stored.transition
+        if isinstance(self.belief, Counts) and self.bonus_at == "learning":
+            step = step._replace(reward=step.reward + self._bonus(state.belief, step.obs))
         lagged = self.target_period > 1
         target_state = state.belief._replace(params=state.target) if lagged else state.belief
         following = self.belief.forward(target_state, key_target, step.next_obs, next_prior, self.shared_batch)
@@ -198,6 +207,13 @@ class QLearner(eqx.Module):
         values = self.belief.prior_values(belief, both)
         assert values is not None
         return Stored(transition, values[:, 0], values[:, 1])
+
+    def _bonus(self, belief: State, obs: Any) -> Array:
+        """What a belief that counts pays, in the shape of a batch of rewards."""
+        counts = self.belief
+        assert isinstance(counts, Counts)
+        one = lambda row: counts.bonus(belief, row)  # noqa: E731
+        return jax.vmap(one if self.shared_batch else jax.vmap(one))(obs)
 
     def _by_stream(self, prior: Array | None) -> Float[Array, "stream batch output prior"] | None:
         """Stored prior values [..., batch, stream, output, prior] as each stream's own."""

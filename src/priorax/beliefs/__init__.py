@@ -24,7 +24,7 @@ from priorax.beliefs.base import (
     plain_batch,
     values_of,
 )
-from priorax.beliefs.counts import Counts, GaussianCount, TableCount
+from priorax.beliefs.counts import Counts, GaussianCount, OneHotCount, TableCount
 from priorax.beliefs.dropout import Dropout
 from priorax.beliefs.ensemble import Ensemble
 from priorax.beliefs.exact import ExactBayes
@@ -49,6 +49,7 @@ __all__ = [
     "GaussianWeights",
     "Info",
     "Method",
+    "OneHotCount",
     "Outcomes",
     "State",
     "TableCount",

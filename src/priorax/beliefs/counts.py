@@ -43,6 +43,20 @@ class TableCount:
         return tally.at[x].get(mode="fill", fill_value=0.0)
 
 
+@dataclass(frozen=True)
+class OneHotCount:
+    """True counts of inputs that are one-hot."""
+
+    def init(self, x: Any) -> Float[Array, " input"]:
+        return jnp.zeros(jnp.size(x))
+
+    def add(self, tally: Array, x: Float[Array, "batch input"], weight: Float[Array, " batch"]) -> Array:
+        return tally + weight @ x
+
+    def count(self, tally: Float[Array, " input"], x: Float[Array, " input"]) -> Float[Array, ""]:
+        return tally @ x
+
+
 class Moments(NamedTuple):
     """Sums that a Gaussian is made of."""
 

@@ -6,8 +6,9 @@
     step(key, state, action, params)  -> observation, state, reward, terminated, truncated, info
 
 `step` resets by itself; the observation before that reset is `info["final_observation"]`. An environment may also have
-`num_states` (observations are indices below it), `params(key)` (a draw of what varies between seeds), `info["bad"]`,
-`optimal_path(params)`, `optimal_values(params, discount)` and `optimal_return`: see DeepSea.
+`num_states` (observations are indices below it), `horizon` (steps of an episode, at most), `params(key)` (a draw of
+what varies between seeds), `info["bad"]`, `optimal_path(params)`, `optimal_values(params, discount)` and
+`optimal_return`: see DeepSea.
 """
 
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from typing import Any, Protocol, runtime_checkable
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from priorax.checks import one_of
+from priorax.envs.bandits import BernoulliBandit, GaussianProcessBandit, LinearBandit
 from priorax.envs.deep_sea import DeepSea
 
 
@@ -39,8 +41,12 @@ ENVIRONMENTS: dict[str, Callable[[int], Environment]] = {
     "deep_sea_no_reward": lambda size: DeepSea(size, move_cost=0.0, treasure=0.0),
     "bsuite_deep_sea": lambda size: DeepSea(size, mapping_seed=42),
     "bsuite_deep_sea_stochastic": lambda size: DeepSea(size, windy=True, mapping_seed=42),
+    "bernoulli_bandit": lambda size: BernoulliBandit(),
+    "linear_bandit": lambda size: LinearBandit(dim=size),
+    "gp_bandit": lambda size: GaussianProcessBandit(num_arms=size),
 }
-"""By name; each takes a size. Without reward, novelty is the only drive; `bsuite_` ones have the mask of bsuite."""
+"""By name; each takes a size: of the grid, the dimension of a linear bandit, the arms of a GP bandit. Without reward,
+novelty is the only drive; `bsuite_` ones have the mask of bsuite."""
 
 
 def make_environment(name: str, size: int) -> Environment:

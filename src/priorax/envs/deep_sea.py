@@ -59,6 +59,11 @@ class DeepSea:
         return self.size * self.size
 
     @property
+    def horizon(self) -> int:
+        """Steps of an episode."""
+        return self.size
+
+    @property
     def default_params(self) -> Params:
         return self.params(jax.random.key(0))
 

@@ -78,6 +78,8 @@ THRESHOLDS = {
     "learned metric": Threshold(tick=0.7, cross=0.4, low_is_good=False),
     "prior effect": Threshold(tick=0.1, cross=0.01, low_is_good=False),
     "cheap compute": Threshold(tick=3.0, cross=10.0, low_is_good=True),
+    "multi step": Threshold(tick=0.7, cross=0.3, low_is_good=False),
+    "works in noise": Threshold(tick=2.0, cross=4.0, low_is_good=True),
 }
 LEAST_SPREAD = 0.25
 """Of exact Bayes' spread at n = 100; less is a cross for data concentration."""

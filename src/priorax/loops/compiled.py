@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
-from priorax.agents import AgentState, QLearner
+from priorax.agents import Agent
 from priorax.checks import positive_int
 from priorax.envs import Environment
 from priorax.replay import Transition
@@ -23,7 +23,8 @@ from priorax.replay import Transition
 class Live(NamedTuple):
     """A run between two steps."""
 
-    agent: AgentState
+    agent: Any
+    """Its state."""
     env: PyTree
     obs: PyTree
     step: Array
@@ -81,7 +82,7 @@ class Loop(eqx.Module):
     """How an agent lives in an environment."""
 
     env: Environment = eqx.field(static=True)
-    agent: QLearner
+    agent: Agent
     learn_every: int = eqx.field(static=True, default=1)
     """Environment steps per update; 0 learns at episode ends only, as the paper's `live` has it."""
 
@@ -89,9 +90,9 @@ class Loop(eqx.Module):
         if not isinstance(self.learn_every, int) or self.learn_every < 0:
             raise ValueError(f"learn_every={self.learn_every!r} must be a whole number; pass 1, or 0 for episode ends")
         found = getattr(self.env, "num_actions", None)
-        if found != self.agent.belief.num_outputs:
+        if found != self.agent.num_actions:
             raise ValueError(
-                f"the agent has {self.agent.belief.num_outputs} actions, the environment {found}; "
+                f"the agent has {self.agent.num_actions} actions, the environment {found}; "
                 "give the belief num_outputs=env.num_actions"
             )
 
@@ -110,7 +111,7 @@ class Loop(eqx.Module):
         t = live.step + 1
         key_act, key_env, key_mask, key_learn, key_draw, key_mean = jax.random.split(jax.random.fold_in(key, t), 6)
 
-        def learn(state: AgentState) -> tuple[AgentState, Array]:
+        def learn(state: Any) -> tuple[Any, Array]:
             state, info = self.agent.learn_from_buffer(state, key_learn)
             return state, jnp.mean(info.loss)
 
@@ -125,19 +126,19 @@ class Loop(eqx.Module):
         agent = agent._replace(buffer=agent.buffer._replace(time=place))
         agent = self.agent.update_buffer(agent, key_mask, transition)
         done = terminated | truncated
-        begun = self.agent.start_episode(agent, key_draw)
-        index, episodes = jax.tree.map(
-            lambda new, old: jnp.where(done, new, old),
-            (begun.index, begun.episodes),
-            (agent.index, agent.episodes),
-        )
+
+        def begin() -> tuple[PyTree, Array]:
+            begun = self.agent.start_episode(agent, key_draw)
+            return begun.index, begun.episodes
+
+        index, episodes = jax.lax.cond(done, begin, lambda: (agent.index, agent.episodes))
         solved = jax.lax.cond(done, lambda: self.solved(agent, key_mean, params), lambda: jnp.zeros((), bool))
         after = agent._replace(index=index, episodes=episodes)
         due = done if self.learn_every == 0 else t % self.learn_every == 0
         bad = info.get("bad", jnp.zeros((), bool))
         return Live(after, env, obs, t, due), Steps(reward, done, bad, solved, loss)
 
-    def solved(self, agent: AgentState, key: PRNGKeyArray, params: Any) -> Array:
+    def solved(self, agent: Any, key: PRNGKeyArray, params: Any) -> Array:
         """Whether the greedy policy of the mean takes the optimal path, where the environment knows one."""
         if not hasattr(self.env, "optimal_path"):
             return jnp.zeros((), bool)

@@ -9,10 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import optimize
 
+from priorax.agents.bandit import ensemble_sampler
 from priorax.beliefs import method, spread
 from priorax.fitting import fit
 from priorax.networks import MLP
-from priorax.sanity.bandit import beta_sampler, dropout_sampler, ensemble_sampler, mean_regret
+from priorax.sanity.bandit import beta_sampler, dropout_sampler, mean_regret
 from priorax.sanity.check import Check
 
 COPIES = 8
