@@ -28,13 +28,37 @@ class Reproduce:
     """Reproduce a figure or table of the paper: rows (CSV) and pictures (PNG, SVG)."""
 
     name: Annotated[str, tyro.conf.Positional]
-    """figure1, figure2, figure3, figure4, figure8, figure12, figure13, table1, curves, novelty, ablation, bsuite."""
+    """figure1, figure2, figure3, figure4, figure8, figure9, figure10, figure12, figure13, table1, curves, novelty,
+    ablation, bsuite or bandits."""
     preset: Literal["quick", "paper"] = "quick"
     """quick: minutes on two cores; paper: the paper's size."""
     out: Path = field(default_factory=lambda: Path("results"))
     """The folder to write to."""
     draw_only: bool = False
     """Run nothing, draw what rows are there."""
+
+
+@dataclass(frozen=True)
+class Compare:
+    """Agents side by side: episodes to learn against size, a table and a picture. Stopped and run again, it goes on.
+
+    priorax compare --agents bsp,noisy,dropout,ucb --sizes 5,10,15,20 --seeds 5
+    """
+
+    agents: str = "bsp,eps_greedy"
+    """Names, with commas: bsp, bsr, bs, ensemble, eps_greedy, dropout, noisy, bbb, c51, qr, ucb, rlsvi, psrl, ucrl."""
+    env: str = "deep_sea"
+    """An environment that has sizes: deep_sea or deep_sea_stochastic."""
+    sizes: str = "5,10,15,20"
+    """Sizes, with commas; an agent goes on to the next one if any of its seeds learned the last."""
+    seeds: int = 5
+    """How many, from 0."""
+    episodes: int = 1000
+    """A run that has not learned by then, has not."""
+    preset: str = "tuned"
+    """Hyperparameters: tuned or paper."""
+    out: Path = field(default_factory=lambda: Path("results"))
+    """The folder to write to."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +77,11 @@ class Train:
     """
 
     agent: str | None = None
-    """bsp (default), bsr, bs, ensemble or eps_greedy."""
+    """bsp (default), bsr, bs, ensemble, eps_greedy, dropout, noisy, bbb, c51, qr, ucb, rlsvi, psrl or ucrl."""
     env: str | None = None
-    """deep_sea (default), deep_sea_stochastic or deep_sea_no_reward."""
+    """deep_sea (default), deep_sea_stochastic, deep_sea_no_reward, bernoulli_bandit, linear_bandit or gp_bandit."""
     size: int | None = None
-    """N of DeepSea (default 10)."""
+    """N of DeepSea (default 10); a linear bandit's dimension, a GP bandit's arms."""
     seed: int | None = None
     """Everything random follows from it (default 0)."""
     episodes: int | None = None
@@ -84,6 +108,7 @@ Command = (
     Annotated[Check, tyro.conf.subcommand("check")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
     | Annotated[Train, tyro.conf.subcommand("train")]
+    | Annotated[Compare, tyro.conf.subcommand("compare")]
     | Annotated[Demo, tyro.conf.subcommand("demo")]
 )
 
@@ -99,7 +124,13 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"priorax {__version__}")
         return 0
     command = parse(arguments)
-    run: dict[type, Callable[[Any], int]] = {Check: _check, Reproduce: _reproduce, Train: _train, Demo: _demo}
+    run: dict[type, Callable[[Any], int]] = {
+        Check: _check,
+        Reproduce: _reproduce,
+        Train: _train,
+        Compare: _compare,
+        Demo: _demo,
+    }
     try:
         _enable_cache()
         return run[type(command)](command)
@@ -155,12 +186,44 @@ def _reproduce(command: Reproduce) -> int:
             command.preset,
             command.out,
             report,
-            announce=lambda words: console.print(words, soft_wrap=True, highlight=False, markup=False),
+            announce=_announce,
             draw_only=command.draw_only,
         )
-    _print_summary(command.name, result.summary)
+    return _show(command.name, result)
+
+
+def _compare(command: Compare) -> int:
+    from priorax.experiments.compare import compare
+
+    with share_bar("compare") as report:
+        result = compare(
+            command.agents.split(","),
+            command.env,
+            [_whole(word) for word in command.sizes.split(",")],
+            command.seeds,
+            command.episodes,
+            command.preset,
+            command.out,
+            report,
+            _announce,
+        )
+    return _show(f"episodes to learn {command.env}, median of {command.seeds} seeds", result)
+
+
+def _whole(word: str) -> int:
+    if not word.strip().isdigit():
+        raise ValueError(f"sizes={word!r} must be whole numbers with commas; pass for example 5,10,15")
+    return int(word)
+
+
+def _announce(words: str) -> None:
+    console.print(words, soft_wrap=True, highlight=False, markup=False)
+
+
+def _show(title: str, result: Any) -> int:
+    _print_summary(title, result.summary)
     for path in result.paths:
-        console.print(f"wrote {path}", soft_wrap=True, highlight=False, markup=False)
+        _announce(f"wrote {path}")
     return 0
 
 

@@ -148,7 +148,7 @@ class GaussianProcessBandit(OneStep):
     def num_actions(self) -> int:
         return self.num_arms
 
-    def params(self, key: PRNGKeyArray) -> Float[Array, " feature"]:
+    def params(self, key: PRNGKeyArray) -> Float[Array, " cosine"]:
         """The weights of all cosines of all arms."""
         return jax.random.normal(key, (self.num_arms * self.num_cosines,))
 
@@ -156,7 +156,7 @@ class GaussianProcessBandit(OneStep):
         context = jax.random.uniform(key, (2,), minval=-1.0, maxval=1.0)
         return jnp.concatenate([jnp.broadcast_to(context, (self.num_arms, 2)), jnp.eye(self.num_arms)], axis=1)
 
-    def features(self, x: Float[Array, " feature"]) -> Float[Array, " feature"]:
+    def features(self, x: Float[Array, " feature"]) -> Float[Array, " cosine"]:
         """What the reward is linear in, for exact Bayes; the same cosines in every bandit of this size."""
         random = np.random.default_rng(0)
         frequency = jnp.asarray(random.standard_normal((self.num_cosines, 2)) / self.length, jnp.float32)

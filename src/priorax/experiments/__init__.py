@@ -24,6 +24,8 @@ NAMES = (
     "figure3",
     "figure4",
     "figure8",
+    "figure9",
+    "figure10",
     "figure12",
     "figure13",
     "table1",
@@ -31,6 +33,7 @@ NAMES = (
     "novelty",
     "ablation",
     "bsuite",
+    "bandits",
 )
 
 Report = Callable[[float, str], None]

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from priorax.experiments.sweep import seeds_of, task
+from priorax.experiments.sweep import task
+from priorax.report.learning_times import seeds_of
 from priorax.report.plots import MEAN, panels
 from priorax.report.rows import Row
 

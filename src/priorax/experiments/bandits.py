@@ -54,7 +54,7 @@ STEPS = {"quick": 1000, "paper": 5000}
 SEEDS = {"quick": 100, "paper": 200}
 NOISE = {"bernoulli": 0.5, "linear": 1.0, "gp": 0.3}
 """The standard deviation of rewards, known to exact Bayes (for Bernoulli, the Gaussian that it takes them for)."""
-BATCH, RATE, UPDATES = 64, 1e-2, 1
+BATCH, RATE, UPDATES = 64, 0.05, 4
 MEMBERS = (1, 2, 4, 8, 16, 32, 64, 128)
 ARMS = (5, 20, 80)
 DIMENSIONS = {"quick": (1, 2, 3, 4), "paper": (1, 2, 3, 4, 5)}

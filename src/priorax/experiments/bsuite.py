@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from priorax.experiments.sweep import seeds_of, task
+from priorax.experiments.sweep import task
+from priorax.report.learning_times import seeds_of
 from priorax.report.plots import panels
 from priorax.report.rows import Row
 

@@ -7,10 +7,10 @@ where the order is plain.
 
 from typing import Any
 
-import numpy as np
 from matplotlib.figure import Figure
 
-from priorax.experiments.sweep import seeds_of, task
+from priorax.experiments.sweep import task
+from priorax.report.learning_times import median_table, times_to_learn
 from priorax.report.plots import panels
 from priorax.report.rows import Row
 
@@ -37,40 +37,12 @@ def ladders(preset: str) -> list[Any]:
 
 
 def figure(rows: list[Row]) -> Figure:
-    """Median over seeds with every seed as a dot; hollow marks at the top: a seed that did not learn."""
+    """Time to learn against N."""
     drawing, axes = panels(1, 1, width=6.4, height=4.4)
-    axis = axes[0, 0]
-    top = max(row["most_episodes"] for row in rows)
-    for method, (label, color, marker) in METHODS.items():
-        mine = [row for row in rows if row["name"] == method]
-        sizes = sorted({row["size"] for row in mine})
-        medians = [np.median(seeds_of(mine, size=size)) for size in sizes]
-        axis.plot(sizes, [m if np.isfinite(m) else np.nan for m in medians], color=color, lw=1.5)
-        for row in mine:
-            learned = row.get("episodes_to_learn")
-            face = color if learned else "none"
-            axis.plot(row["size"], learned or top * 1.3, marker, color=color, mfc=face, ms=5, alpha=0.8)
-        axis.plot([], [], marker, color=color, ls="-", label=label)
-    n = np.arange(4, np.log2(top) + 1)
-    axis.plot(n, 2**n, "k--", lw=1, label="2^N: dithering's lower bound")
-    axis.axhline(top, color="k", lw=0.5, ls=":")
-    widest = max(row["size"] for row in rows)
-    axis.annotate(f"hollow: not learned in {top:,} episodes", (widest, top * 1.8), ha="right", va="center", size=8)
-    axis.set(yscale="log", xlabel="DeepSea size N", ylabel="episodes to learn")
-    axis.set_ylim(None, top * 2.4)
-    axis.legend(loc="lower right", fontsize=8)
+    times_to_learn(axes[0, 0], rows, METHODS)
     return drawing
 
 
 def summary(rows: list[Row]) -> list[tuple[str, ...]]:
     """The median time to learn of each method and size."""
-    sizes = sorted({row["size"] for row in rows})
-    table = [("method", *(f"N={size}" for size in sizes))]
-    for method, (label, *_) in METHODS.items():
-        cells = []
-        for size in sizes:
-            found = seeds_of(rows, name=method, size=size)
-            middle = float(np.median(found)) if found else float("nan")
-            cells.append(f"{middle:.0f}" if np.isfinite(middle) else ("not learned" if found else ""))
-        table.append((label, *cells))
-    return table
+    return median_table(rows, {method: label for method, (label, *_) in METHODS.items()})

@@ -6,7 +6,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from scipy import stats
 
-from priorax.experiments.sweep import seeds_of, task
+from priorax.experiments.sweep import task
+from priorax.report.learning_times import seeds_of
 from priorax.report.plots import MEAN, panels
 from priorax.report.rows import Row
 

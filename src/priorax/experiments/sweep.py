@@ -7,7 +7,7 @@ memory: a run whose row is there, from this version and with these very settings
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +26,18 @@ def task(name: str, agent: str, size: int, seed: int, episodes: int, env: str = 
     return Task(name, {**arguments, "stop_when_learned": True})
 
 
-def run_sweep(name: str, preset: str, ladders: Sequence[Any], path: Path, report: Any) -> None:
-    """Run what has no row yet; every finished run is a row in the file at once."""
+def run_sweep(name: str, preset: str, ladders: Sequence[Any], path: Path, report: Any, only: bool = True) -> None:
+    """Run what has no row yet; every finished run is a row in the file at once.
+
+    `only`: rows of other runs than these, as of other settings, are dropped."""
     stamp = {"experiment": name, "preset": preset, "version": __version__}
     ladders = [[list(level) for level in ladder] for ladder in ladders]
+    wanted = {_identity(_row(item)) for ladder in ladders for level in ladder for item in level}
     rows = read_rows(path) if path.exists() else []
     rows = [row for row in rows if all(str(row.get(key)) == value for key, value in stamp.items())]
-    known = {_identity(row): row for row in rows}
-    total = sum(len(level) for ladder in ladders for level in ladder)
+    rows = [row for row in rows if not only or _identity(row) in wanted]
+    known = {_identity(row): row for row in rows if _identity(row) in wanted}
+    total = len(wanted)
 
     def done(item: Task) -> bool | None:
         row = known.get(_identity(_row(item)))
@@ -62,15 +66,6 @@ def hours(ladders: Sequence[Any]) -> float:
     return total / 1000 / 3600 / 2
 
 
-def seeds_of(rows: Iterable[Any], **values: Any) -> list[float]:
-    """Episodes to learn of the runs with those values; infinite where it was not learned."""
-    return [
-        float(row.get("episodes_to_learn", "inf"))
-        for row in rows
-        if all(row.get(name) == value for name, value in values.items())
-    ]
-
-
 def _row(item: Task) -> dict[str, Any]:
     spec = item.arguments
     changes = " ".join(f"{name}={value}" for name, value in sorted(spec["changes"].items()))
@@ -79,14 +74,15 @@ def _row(item: Task) -> dict[str, Any]:
         "name": item.name,
         **shown,
         "most_episodes": spec["episodes"],
+        "learned_after": spec.get("learned_after", 1),
         "changes": changes,
-        "settings": fingerprint(spec["agent"], spec["changes"]),
+        "settings": fingerprint(spec["agent"], spec["changes"], spec.get("preset", "tuned")),
     }
 
 
-def fingerprint(agent: str, changes: Mapping[str, Any]) -> str:
+def fingerprint(agent: str, changes: Mapping[str, Any], preset: str = "tuned") -> str:
     """A short name for all hyperparameters together, so that another preset's rows are not taken for this one's."""
-    text = json.dumps(dataclasses.asdict(settings(agent, **changes)), sort_keys=True)
+    text = json.dumps(dataclasses.asdict(settings(agent, preset, **changes)), sort_keys=True)
     return "s" + hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
@@ -97,5 +93,5 @@ def _outcome(result: Any) -> dict[str, Any]:
 
 
 def _identity(row: Any) -> tuple[str, ...]:
-    names = ("name", "agent", "env", "size", "seed", "most_episodes", "changes", "settings")
+    names = ("name", "agent", "env", "size", "seed", "most_episodes", "learned_after", "changes", "settings")
     return tuple(str(row.get(name, "")) for name in names)

@@ -1,0 +1,106 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from priorax import train
+from priorax.agents.bandit import belief_sampler, ensemble_sampler
+from priorax.beliefs import Ensemble, Method, method
+from priorax.envs.bandits import Bandit, BernoulliBandit, GaussianProcessBandit, LinearBandit
+from priorax.experiments.bandits import growth, measurements
+from priorax.loops.bandits import cumulative_regret
+from priorax.networks import MLP
+from priorax.noise import NOISES
+
+BANDITS = [BernoulliBandit(0.2), LinearBandit(6, 3), GaussianProcessBandit(3, num_cosines=8)]
+SMALL = MLP((), use_bias=False)
+
+
+@pytest.mark.parametrize("bandit", BANDITS, ids=lambda bandit: type(bandit).__name__)
+def test_a_bandit_pays_its_means_and_says_the_regret(bandit):
+    assert isinstance(bandit, Bandit)
+    params = bandit.params(jax.random.key(1))
+    arms, state = bandit.reset(jax.random.key(2), params)
+    means = np.asarray(bandit.means(params, arms))
+
+    def paid(key, arm):
+        _, _, reward, terminated, truncated, info = bandit.step(key, state, arm, params)
+        return reward, info["regret"], terminated & ~truncated
+
+    keys = jax.random.split(jax.random.key(3), 4000)
+    for arm in range(bandit.num_actions):
+        reward, regret, ended = jax.vmap(lambda key, arm=arm: paid(key, arm))(keys)
+        assert float(reward.mean()) == pytest.approx(means[arm], abs=0.06)
+        np.testing.assert_allclose(regret, means.max() - means[arm], atol=1e-5)
+        assert bool(ended.all())
+
+
+def test_seeds_make_different_bandits():
+    draws = {float(LinearBandit().params(jax.random.key(seed)).theta[0]) for seed in range(5)}
+    assert len(draws) == 5
+
+
+def test_exact_thompson_sampling_has_logarithmic_regret_and_greed_has_linear():
+    bandit = LinearBandit(10, 3)
+    exact = method("exact", noise_std=1.0)
+    one = Method(Ensemble(1, SMALL), NOISES["none"])
+    curves = {
+        name: np.asarray(cumulative_regret(bandit, belief_sampler(made, 500), steps=500, seeds=50)).mean(0)
+        for name, made in {"exact": exact, "greedy": one}.items()
+    }
+    assert growth(curves["exact"])[0] == "logarithmic"
+    assert curves["exact"][-1] < 0.5 * curves["greedy"][-1]
+
+
+def test_more_members_of_ensemble_sampling_come_closer_to_exact():
+    bandit = LinearBandit(20, 5)
+    few, many = (
+        float(cumulative_regret(bandit, ensemble_sampler(k, 1.0, 1.0, 0.0), steps=300, seeds=60)[:, -1].mean())
+        for k in (2, 64)
+    )
+    exact = belief_sampler(method("exact", noise_std=1.0), 300)
+    best = float(cumulative_regret(bandit, exact, steps=300, seeds=60)[:, -1].mean())
+    assert many < 0.7 * few
+    assert many < 1.4 * best
+
+
+def test_a_belief_sees_every_reward_with_noise_that_stays():
+    """Streams get weights of their own, drawn once at insertion: the store holds them."""
+    sampler = belief_sampler(Method(Ensemble(4, SMALL), NOISES["double_or_nothing"]), 50, 8)
+    arms = jnp.eye(2)
+    state = sampler.init(jax.random.key(0), arms)
+    update = jax.jit(sampler.update)
+    for i in range(20):
+        state = update(state, jax.random.key(i), arms, jnp.asarray(i % 2), jnp.asarray(float(i)))
+    seen = state[1]
+    np.testing.assert_array_equal(seen.target[:20, 0], np.arange(20.0))
+    assert set(np.unique(seen.weight[:20])) == {0.0, 2.0}
+    assert not np.array_equal(seen.weight[:, 0], seen.weight[:, 1])
+    assert int(seen.time) == 20
+
+
+def test_seeds_are_runs_of_their_own():
+    """vmapped equals alone: a seed's regret does not depend on how many run beside it."""
+    exact = belief_sampler(method("exact", noise_std=1.0), 60)
+    both = cumulative_regret(LinearBandit(5, 2), exact, steps=60, seeds=3)
+    again = cumulative_regret(LinearBandit(5, 2), exact, steps=60, seeds=3)
+    np.testing.assert_array_equal(both, again)
+    assert not np.array_equal(both[0], both[1])
+
+
+def test_counts_need_exponentially_many_measurements_and_the_posterior_few():
+    counts, posterior = zip(*(measurements(dim, 5000) for dim in (1, 2, 3)), strict=True)
+    assert posterior == (1, 2, 3)
+    assert counts[1] > 2 * counts[0] and counts[2] > 2 * counts[1]
+
+
+def test_a_bandit_is_an_environment_like_any_other():
+    result = train("bsp", "bernoulli_bandit", size=1, episodes=900, changes={"num_members": 5, "batch_size": 32})
+    late = [row.bad for row in result.history[-200:]]
+    assert np.mean(late) < 0.3
+
+
+@pytest.mark.parametrize("gap", [0.0, -0.1, 0.6])
+def test_a_gap_that_cannot_be_is_refused(gap):
+    with pytest.raises(ValueError, match="gap="):
+        BernoulliBandit(gap)
