@@ -19,10 +19,10 @@ from priorax.replay import EnsembleBuffer, Transition
 STEPS = 1000
 
 
-def stepper(size: int, steps: int = STEPS, **changes: Any) -> Callable[[], object]:
-    """A run of `bsp`, compiled and under way: each call goes on by so many steps."""
+def stepper(size: int, steps: int = STEPS, agent: str = "bsp", **changes: Any) -> Callable[[], object]:
+    """A run of an agent, compiled and under way: each call goes on by so many steps."""
     env = DeepSea(size)
-    chosen = settings("bsp", **changes)
+    chosen = settings(agent, **changes)
     loop = Loop(env, build(chosen, 2, size * size), chosen.learn_every)
     key = jax.random.key(0)
     params = env.params(key)

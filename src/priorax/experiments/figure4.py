@@ -12,7 +12,7 @@ from priorax.report.plots import panels
 from priorax.report.rows import Row
 
 SCALES: dict[str, dict[str, tuple[float, ...]]] = {
-    "quick": {"bsr": (0.01, 0.1, 1.0), "bsp": (0.1, 1.0, 10.0)},
+    "quick": {"bsr": (0.01, 0.1, 1.0), "bsp": (0.1, 1.0, 10.0, 100.0, 1000.0)},
     "paper": {"bsr": (0.01, 0.1, 1.0, 10.0), "bsp": (0.1, 1.0, 10.0, 100.0, 1000.0)},
 }
 MEMBERS = {"quick": (1, 5, 20), "paper": (1, 3, 10, 20, 40)}
@@ -67,7 +67,7 @@ def figure(rows: list[Row]) -> Figure:
             shade = str(0.75 - 0.75 * i / max(len(members) - 1, 1))
             axis.plot(places, [size for _, size in line], "o-", color=shade, ms=4, label=f"K={k}")
             axis.set_xticks(list(places), [f"{scale:g}" for scale, _ in line])
-        axis.set(xlabel=LABEL[method], ylim=(0, top))
+        axis.set(xlabel=LABEL[method], ylim=(-0.04 * top, top))
     axes[0, 0].set_ylabel(f"largest N learned in {max(row['most_episodes'] for row in rows)} episodes")
     axes[0, 1].legend(fontsize=8)
     return drawing

@@ -1,5 +1,6 @@
 """Many bandits at once: a scan over rounds, vmapped over seeds, each with a bandit of its own."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -17,11 +18,12 @@ def cumulative_regret(
 ) -> Float[Array, "seed step"]:
     """The regret of each seed after each step, ties broken at random; `seed` makes other bandits and other luck."""
     positive_int("seeds", seeds)
+    return compiled_regret(bandit, sampler, steps)(jax.random.split(jax.random.key(seed), seeds))
+
+
+def compiled_regret(bandit: Bandit, sampler: Sampler, steps: int) -> Callable[[PRNGKeyArray], Array]:
+    """A function of the seeds' keys, compiled at its first call."""
     positive_int("steps", steps)
-    return _regret(bandit, sampler, steps)(jax.random.split(jax.random.key(seed), seeds))
-
-
-def _regret(bandit: Bandit, sampler: Sampler, steps: int) -> Any:
     env: Any = bandit
 
     def run(key: PRNGKeyArray) -> Array:
