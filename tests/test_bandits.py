@@ -72,11 +72,11 @@ def test_a_belief_sees_every_reward_with_noise_that_stays():
     update = jax.jit(sampler.update)
     for i in range(20):
         state = update(state, jax.random.key(i), arms, jnp.asarray(i % 2), jnp.asarray(float(i)))
-    seen = state[1]
+    seen = state.seen
     np.testing.assert_array_equal(seen.target[:20, 0], np.arange(20.0))
     assert set(np.unique(seen.weight[:20])) == {0.0, 2.0}
     assert not np.array_equal(seen.weight[:, 0], seen.weight[:, 1])
-    assert int(seen.time) == 20
+    assert int(state.time) == 20
 
 
 def test_seeds_are_runs_of_their_own():

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from priorax.beliefs import Batch, Method, State
+from priorax.beliefs import Batch, Ensemble, Method, State
 from priorax.checks import positive_int
 
 
@@ -26,11 +26,20 @@ class Sampler(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What was played and paid, as every stream sees it."""
+    """One reward as the streams see it; with a leading axis, all of them."""
 
-    x: Float[Array, "step feature"]
-    target: Float[Array, "step stream"]
-    weight: Float[Array, "step stream"]
+    x: Float[Array, "*step feature"]
+    target: Float[Array, "*step stream"]
+    weight: Float[Array, "*step stream"]
+    prior: Float[Array, "*step stream output prior"] | None
+    """Prior values: they never change, so they are computed once."""
+
+
+class Learner(NamedTuple):
+    """What a belief's sampler carries."""
+
+    belief: State
+    seen: Seen
     time: Int[Array, ""]
 
 
@@ -39,46 +48,49 @@ def belief_sampler(method: Method, steps: int, batch_size: int = 64, updates: in
     minibatches of what was seen."""
     belief, noise = method
     positive_int("steps", steps)
+    positive_int("batch_size", batch_size)
     streams = belief.num_streams
 
-    def init(key: PRNGKeyArray, arms: Array) -> tuple[State, Seen]:
+    def perturbed(key: PRNGKeyArray, reward: Array) -> tuple[Array, Array]:
+        key_weight, key_shift = jax.random.split(key)
+        shift = noise.shift(key_shift, 1, 1)
+        return noise.weights(key_weight, 1)[0], reward if shift is None else reward + shift[0, 0]
+
+    def see(state: State, key: PRNGKeyArray, x: Array, reward: Array) -> Seen:
+        weight, target = jax.vmap(lambda key: perturbed(key, reward))(jax.random.split(key, streams))
+        prior = belief.prior_values(state, x[None]) if isinstance(belief, Ensemble) else None
+        return Seen(x, target, weight, None if prior is None else prior[:, 0])
+
+    def batch_of(seen: Seen, count: Array) -> Batch:
+        target = jax.vmap(jax.vmap(belief.head.encode))(seen.target.T)[:, :, None]
+        prior = None if seen.prior is None else jnp.moveaxis(seen.prior, 1, 0)
+        return Batch(seen.x, target, seen.weight.T, jnp.ones(streams) * count, prior=prior, shared=True)
+
+    def init(key: PRNGKeyArray, arms: Array) -> Learner:
         state = belief.init(key, arms[0])
-        empty = jnp.zeros((steps, streams))
-        return state, Seen(jnp.zeros((steps, arms.shape[1])), empty, empty, jnp.zeros((), int))
+        example = jax.eval_shape(see, state, key, arms[0], jnp.zeros(()))
+        seen = jax.tree.map(lambda leaf: jnp.zeros((steps, *leaf.shape), leaf.dtype), example)
+        return Learner(state, seen, jnp.zeros((), int))
 
-    def values(state: tuple[State, Seen], key: PRNGKeyArray, arms: Array) -> Array:
-        index = belief.draw(state[0], key)
-        return jax.vmap(lambda arm: belief.value(state[0], index, arm)[0])(arms)
+    def values(learner: Learner, key: PRNGKeyArray, arms: Array) -> Array:
+        index = belief.draw(learner.belief, key)
+        return jax.vmap(lambda arm: belief.value(learner.belief, index, arm)[0])(arms)
 
-    def update(state: tuple[State, Seen], key: PRNGKeyArray, arms: Array, arm: Array, reward: Array) -> Any:
+    def update(learner: Learner, key: PRNGKeyArray, arms: Array, arm: Array, reward: Array) -> Learner:
         key_noise, key_learn = jax.random.split(key)
-        x = arms[arm]
-
-        def perturbed(key: PRNGKeyArray) -> tuple[Array, Array]:
-            key_weight, key_shift = jax.random.split(key)
-            shift = noise.shift(key_shift, 1, 1)
-            return noise.weights(key_weight, 1)[0], reward if shift is None else reward + shift[0, 0]
-
-        weight, target = jax.vmap(perturbed)(jax.random.split(key_noise, streams))
-        seen = state[1]
-        at = seen.time
-        seen = Seen(seen.x.at[at].set(x), seen.target.at[at].set(target), seen.weight.at[at].set(weight), seen.time + 1)
-        believed = belief.observe(state[0], _batch(x[None], target[:, None], weight[:, None], jnp.ones(())))
+        new = see(learner.belief, key_noise, arms[arm], reward)
+        seen = jax.tree.map(lambda all_, one: all_.at[learner.time].set(one), learner.seen, new)
+        time = learner.time + 1
+        state = belief.observe(learner.belief, batch_of(jax.tree.map(lambda leaf: leaf[None], new), jnp.ones(())))
         if belief.by_gradient:
             for key_update in jax.random.split(key_learn, updates):
-                believed = learn(believed, seen, key_update)
-        return believed, seen
+                state = learn(state, seen, time, key_update)
+        return Learner(state, seen, time)
 
-    def learn(state: State, seen: Seen, key: PRNGKeyArray) -> State:
+    def learn(state: State, seen: Seen, time: Array, key: PRNGKeyArray) -> State:
         key_rows, key_update = jax.random.split(key)
-        rows = jax.random.randint(key_rows, (batch_size,), 0, seen.time)
-        return belief.update(
-            state, _batch(seen.x[rows], seen.target[rows].T, seen.weight[rows].T, seen.time), key_update
-        )[0]
-
-    def _batch(x: Array, target: Array, weight: Array, count: Array) -> Batch:
-        encoded = jax.vmap(jax.vmap(belief.head.encode))(target)[:, :, None]
-        return Batch(x, encoded, weight, jnp.full(streams, 1.0) * count, shared=True)
+        rows = jax.random.randint(key_rows, (batch_size,), 0, time)
+        return belief.update(state, batch_of(jax.tree.map(lambda leaf: leaf[rows], seen), time), key_update)[0]
 
     return Sampler(init, values, update)
 

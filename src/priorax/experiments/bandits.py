@@ -2,7 +2,7 @@
 
 Three bandits (`envs/bandits.py`): Bernoulli with two arms, linear, and a Gaussian process over contexts. One network of
 the same kind serves all methods of a bandit: linear for the first two (dropout needs hidden units: one layer of 20),
-(50,50) for the third. Growth of regret is fitted over the last nine tenths: a + b log t against a + b t.
+(20,20) for the third. Growth of regret is fitted over the last nine tenths: a + b log t against a + b t.
 
 Besides: regret against the number of members of ensemble sampling (Lu & Van Roy: K need not exceed the number of
 arms, up to logarithms), and appendix C.4: how many measurements resolve a linear bandit in d dimensions, by counts and
@@ -54,7 +54,10 @@ STEPS = {"quick": 1000, "paper": 5000}
 SEEDS = {"quick": 100, "paper": 200}
 NOISE = {"bernoulli": 0.5, "linear": 1.0, "gp": 0.3}
 """The standard deviation of rewards, known to exact Bayes (for Bernoulli, the Gaussian that it takes them for)."""
-BATCH, RATE, UPDATES = 64, 0.05, 4
+K = 10
+BATCH, UPDATES = 32, 4
+"""Of every gradient learner, after each step."""
+RATE = {"linear": 0.05, "deep": 0.01}
 MEMBERS = (1, 2, 4, 8, 16, 32, 64, 128)
 ARMS = (5, 20, 80)
 DIMENSIONS = {"quick": (1, 2, 3, 4), "paper": (1, 2, 3, 4, 5)}
@@ -65,8 +68,8 @@ RADIUS = 0.5
 def make(name: str, bandit: str) -> Method:
     """A method for a bandit."""
     deep = bandit == "gp"
-    network = MLP((50, 50)) if deep else MLP((), use_bias=False)
-    common: dict[str, Any] = {"network": network, "optimizer": Adam(RATE if not deep else 3e-3)}
+    network = MLP((20, 20)) if deep else MLP((), use_bias=False)
+    common: dict[str, Any] = {"network": network, "optimizer": Adam(RATE["deep" if deep else "linear"])}
     online = NOISES["double_or_nothing"]
     if name == "exact":
         prior_mean = 0.5 if bandit == "bernoulli" else 0.0
@@ -76,11 +79,11 @@ def make(name: str, bandit: str) -> Method:
     if name == "bsp":
         prior: Any = RandomFourier(0.7) if deep else Linear()
         scale = 0.5 if bandit == "bernoulli" else 1.0
-        return Method(Ensemble(20, prior=prior, prior_scale=scale, **common), online)
+        return Method(Ensemble(K, prior=prior, prior_scale=scale, **common), online)
     if name == "bs":
-        return Method(Ensemble(20, **common), online)
+        return Method(Ensemble(K, **common), online)
     if name == "ensemble":
-        return Method(Ensemble(20, **common), NOISES["none"])
+        return Method(Ensemble(K, **common), NOISES["none"])
     if name == "greedy":
         return Method(Ensemble(1, **common), NOISES["none"])
     if name == "dropout":
