@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from priorax.experiments import NAMES, reproduce
-from priorax.experiments.table1 import CIRCLE, CROSS, PAPER, ROWS, THRESHOLDS, TICK, Threshold
+from priorax.experiments.table1 import CIRCLE, CROSS, PAPER, ROWS, THRESHOLDS, TICK, Measured, Threshold
 from priorax.report.plots import save_figure
 from priorax.report.rows import read_rows, where, write_rows
 
@@ -61,17 +61,31 @@ def test_table_1_thresholds_mark_as_they_say():
     assert set(ROWS) == set(PAPER)
 
 
-def test_table_1_measures_every_cell_it_can_and_says_later_for_the_rest(monkeypatch, tmp_path):
+def test_table_1_measures_every_cell(monkeypatch, tmp_path):
+    """Two rows, short: the columns that take runs of agents are measured by their own tests."""
     module = importlib.import_module("priorax.experiments.table1")
     monkeypatch.setattr(module, "ROWS", {name: ROWS[name] for name in ("count", "exact")})
     monkeypatch.setitem(module.STEPS, "quick", 20)
+    spoilt = Measured(0.5, 1, {"deep_sea_10_learned_of_3": 0})
+    quick = {"prior effect": lambda name, preset: spoilt, "works in noise": lambda name, preset: Measured(1.0)}
+    monkeypatch.setattr(module, "MEASURES", {**module.MEASURES, **quick})
     rows = list(module.run("quick", lambda share, what: None))
-    assert len(rows) == 2 * 6
-    for row in rows:
-        assert (row["ours"] == "later") == (row["column"] not in THRESHOLDS)
+    assert {(row["method"], row["column"]) for row in rows} == {(m, c) for m in ("count", "exact") for c in THRESHOLDS}
     (cell,) = where(rows, method="exact", column="data concentration")
     assert cell["number"] == pytest.approx(0.1, abs=0.02)
+    (cell,) = where(rows, method="exact", column="multi step")
+    assert cell["number"] == pytest.approx(1.0, abs=0.05)
+    assert {row["ours"] for row in where(rows, column="prior effect")} == {CIRCLE}, (
+        "one mark worse, DeepSea not learned"
+    )
     save_figure(module.figure(rows), tmp_path, "table1", ("png",))
+
+
+def test_doubt_travels_along_a_chain_for_an_ensemble_and_not_for_dropout(monkeypatch):
+    module = importlib.import_module("priorax.experiments.table1")
+    monkeypatch.setitem(module.STEPS, "quick", 1500)
+    assert module.multi_step("bsp", "quick").number > 0.8
+    assert module.multi_step("dropout", "quick").number < 0.3
 
 
 def test_rows_come_back_as_they_were(tmp_path):

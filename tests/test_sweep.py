@@ -2,10 +2,24 @@
 
 import pytest
 
-from priorax.experiments import ablation, bsuite, curves, figure3, figure4, figure8, novelty, reproduce, sweep
+from priorax import __version__
+from priorax.experiments import (
+    ablation,
+    bsuite,
+    curves,
+    figure3,
+    figure4,
+    figure8,
+    figure9,
+    figure10,
+    novelty,
+    reproduce,
+    sweep,
+)
+from priorax.experiments.compare import compare
 from priorax.experiments.sweep import hours, task
 from priorax.loops.parallel import climb
-from priorax.report.rows import read_rows
+from priorax.report.rows import read_rows, write_rows
 
 SMALL = {"num_members": 10, "widths": (16,), "batch_size": 32, "capacity": 300}
 
@@ -36,7 +50,7 @@ def test_what_is_known_is_not_run():
     assert list(climb(ladders, lambda item: False)) == []
 
 
-@pytest.mark.parametrize("module", [figure3, figure4, figure8, ablation, bsuite])
+@pytest.mark.parametrize("module", [figure3, figure4, figure8, figure9, figure10, ablation, bsuite])
 def test_pictures_and_tables_are_made_from_rows_of_any_part_of_a_sweep(module, tmp_path):
     """As if a third of the runs had not learned: nothing is trained."""
     rows = []
@@ -52,6 +66,45 @@ def test_pictures_and_tables_are_made_from_rows_of_any_part_of_a_sweep(module, t
     assert all(len(line) == len(header) for line in body)
     assert 0 < hours(module.ladders("quick")) < 0.3, "quick is quick"
     assert hours(module.ladders("paper")) > hours(module.ladders("quick"))
+
+
+def test_rows_of_other_settings_are_dropped_and_those_asked_for_are_not_run(tmp_path):
+    path = tmp_path / "rows.csv"
+    (item,) = ladder("asked", "eps_greedy", (12,), 3)[0]
+    row = {"experiment": "test", "preset": "quick", "version": __version__, **sweep._row(item), "episodes": 3}
+    write_rows(path, [row, {**row, "settings": "s0"}])
+    sweep.run_sweep("test", "quick", [[[item]]], path, lambda share, what: None, only=False)
+    assert len(read_rows(path)) == 2
+    sweep.run_sweep("test", "quick", [[[item]]], path, lambda share, what: None)
+    assert [found["settings"] for found in read_rows(path)] == [row["settings"]]
+
+
+def test_compare_is_one_table_one_picture_and_goes_on(tmp_path):
+    """Real processes; a second call with another agent runs that one only and shows both."""
+    common = {"sizes": (4,), "seeds": 1, "episodes": 60, "out": tmp_path}
+    first = compare(["rlsvi"], **common)
+    assert first.summary[0] == ("method", "N=4")
+    assert first.summary[1][0] == "rlsvi" and first.summary[1][1].isdigit()
+    said = []
+    both = compare(["rlsvi", "ucrl"], **common, report=lambda share, what: said.append(what))
+    assert [row[0] for row in both.summary[1:]] == ["rlsvi", "ucrl"]
+    assert not any("rlsvi" in what for what in said)
+    assert sorted(path.suffix for path in both.paths) == [".csv", ".png", ".svg"]
+    assert both.rows[0] == first.rows[0]
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"agents": ["bsp", "dropuot"]}, "did you mean 'dropout'"),
+        ({"env": "deep_see"}, "did you mean 'deep_sea'"),
+        ({"sizes": (5, 0)}, "size=0"),
+        ({"seeds": 0}, "seeds=0"),
+    ],
+)
+def test_compare_says_what_is_wrong_before_any_work(changed, words, tmp_path):
+    with pytest.raises(ValueError, match=words):
+        compare(**{"agents": ["bsp"], "out": tmp_path, **changed})
 
 
 def test_a_scaling_exponent_is_found():

@@ -1,7 +1,7 @@
 """Figure 3: time to learn DeepSea against its size N, for eps-greedy, BS, BSR and BSP, with the 2^N of dithering.
 
 Each method climbs N until all of its seeds fail. Same network, optimiser, minibatches and updates for all (the preset
-`tuned`): they differ in what their names say. The paper goes on to 500,000 episodes; `paper` here stops at 3,000,
+`tuned`): they differ in what their names say; ε-greedy's first ε, annealed to zero over 2,000 episodes, is swept. The paper goes on to 500,000 episodes; `paper` here stops at 3,000,
 where the order is plain.
 """
 
@@ -15,7 +15,9 @@ from priorax.report.plots import panels
 from priorax.report.rows import Row
 
 METHODS = {
-    "eps_greedy": ("ε-greedy DQN", "#8a8f98", "s"),
+    "eps_greedy": ("ε-greedy DQN, ε = 0.1", "#8a8f98", "s"),
+    "eps_greedy 0.5": ("ε-greedy DQN, ε = 0.5", "#5f646d", "P"),
+    "eps_greedy 1": ("ε-greedy DQN, ε = 1", "#2f3237", "X"),
     "bs": ("BS: bootstrap", "#d03a2b", "v"),
     "bsr": ("BSR: bootstrap + l2", "#c98a1b", "D"),
     "bsp": ("BSP: with priors", "#1f5fb4", "o"),
@@ -28,12 +30,14 @@ MOST_EPISODES = {"quick": 1000, "paper": 3000}
 def ladders(preset: str) -> list[Any]:
     """A ladder of sizes for each method."""
     return [
-        [
-            [task(method, method, size, seed, MOST_EPISODES[preset]) for seed in range(SEEDS[preset])]
-            for size in SIZES[preset]
-        ]
+        [[_task(method, size, seed, MOST_EPISODES[preset]) for seed in range(SEEDS[preset])] for size in SIZES[preset]]
         for method in reversed(METHODS)
     ]
+
+
+def _task(method: str, size: int, seed: int, episodes: int) -> Any:
+    agent, *start = method.split()
+    return task(method, agent, size, seed, episodes, **({"epsilon": float(start[0])} if start else {}))
 
 
 def figure(rows: list[Row]) -> Figure:

@@ -33,9 +33,11 @@ def run_sweep(name: str, preset: str, ladders: Sequence[Any], path: Path, report
     stamp = {"experiment": name, "preset": preset, "version": __version__}
     ladders = [[list(level) for level in ladder] for ladder in ladders]
     wanted = {_identity(_row(item)) for ladder in ladders for level in ladder for item in level}
-    rows = read_rows(path) if path.exists() else []
-    rows = [row for row in rows if all(str(row.get(key)) == value for key, value in stamp.items())]
+    found = read_rows(path) if path.exists() else []
+    rows = [row for row in found if all(str(row.get(key)) == value for key, value in stamp.items())]
     rows = [row for row in rows if not only or _identity(row) in wanted]
+    if len(rows) < len(found):
+        write_rows(path, rows)
     known = {_identity(row): row for row in rows if _identity(row) in wanted}
     total = len(wanted)
 

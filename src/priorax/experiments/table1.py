@@ -182,7 +182,7 @@ def multi_step(name: str, preset: str) -> Measured:
     return _travelled(*np.asarray(spread(agent.belief, state, jax.random.key(2), ends, num_draws=500))[:, 0])
 
 
-def _travelled(start: float, end: float) -> Measured:
+def _travelled(start: Any, end: Any) -> Measured:
     ratio = abs(float(start)) / max(abs(float(end)), 1e-9)
     return Measured(min(ratio, 1 / max(ratio, 1e-9)), 0, {"spread_start": float(start), "spread_end": float(end)})
 
