@@ -142,10 +142,11 @@ PAPER = Settings(
     learn_every=0,
 )
 PRESETS = {"tuned": TUNED, "paper": PAPER}
-"""`tuned`, the default, is the best found here on DeepSea from N=10 to 50 (see `scale_with_states`). At N=100 a
-learning rate of 1e-3 did better. It does NOT bootstrap: every member sees every transition (mask 1), its prior and its
-start alone make it differ; on DeepSea, where nothing is noisy, halving the data only slows members down. What it does
-in noise is not measured yet. In results/README.md: what gives most.
+"""`tuned`, the default, is the best found here on DeepSea, one rule for N=10 to 100 (see `scale_with_states`). It does
+NOT bootstrap: every member sees every transition (mask 1), its prior and its start alone make it differ; halving the
+data only slows members down. That holds in noise too, as far as measured: windy DeepSea is learned (`priorax reproduce
+bsuite`), and on `bernoulli_bandit`, 2,000 steps, 4 seeds, regret is 4 to 11, with mask 0.5 11 to 55, at random 100. In
+results/README.md: what gives most.
 
 `paper` is appendix B: K=20, 20 units, Adam 1e-3, batch 128, prior scale 10, lambda 0.1, mask 0.5, each member its own
 minibatch, learning at episode ends only, target period 1. What the paper leaves open and is our choice: discount 0.99,

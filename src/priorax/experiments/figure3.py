@@ -1,8 +1,8 @@
 """Figure 3: time to learn DeepSea against its size N, for eps-greedy, BS, BSR and BSP, with the 2^N of dithering.
 
 Each method climbs N until all of its seeds fail. Same network, optimiser, minibatches and updates for all (the preset
-`tuned`): they differ in what their names say; ε-greedy's first ε, annealed to zero over 2,000 episodes, is swept. The paper goes on to 500,000 episodes; `paper` here stops at 3,000,
-where the order is plain.
+`tuned`): they differ in what their names say; ε-greedy's first ε, annealed to zero over 2,000 episodes, is swept. The
+paper goes on to 500,000 episodes; `paper` here stops at 3,000, where the order is plain.
 """
 
 from typing import Any
