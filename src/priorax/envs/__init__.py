@@ -18,6 +18,7 @@ from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from priorax.checks import one_of
 from priorax.envs.bandits import BernoulliBandit, GaussianProcessBandit, LinearBandit
+from priorax.envs.cartpole import CartpoleSwingup
 from priorax.envs.deep_sea import DeepSea
 
 
@@ -44,9 +45,10 @@ ENVIRONMENTS: dict[str, Callable[[int], Environment]] = {
     "bernoulli_bandit": lambda size: BernoulliBandit(),
     "linear_bandit": lambda size: LinearBandit(dim=size),
     "gp_bandit": lambda size: GaussianProcessBandit(num_arms=size),
+    "cartpole_swingup": lambda size: CartpoleSwingup(),
 }
-"""By name; each takes a size: of the grid, the dimension of a linear bandit, the arms of a GP bandit. Without reward,
-novelty is the only drive; `bsuite_` ones have the mask of bsuite."""
+"""By name; each takes a size: of the grid, the dimension of a linear bandit, the arms of a GP bandit
+(cartpole has none, and ignores it). Without reward, novelty is the only drive; `bsuite_` ones have the mask of bsuite."""
 
 
 def make_environment(name: str, size: int) -> Environment:

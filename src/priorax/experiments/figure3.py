@@ -37,7 +37,8 @@ def ladders(preset: str) -> list[Any]:
 
 def _task(method: str, size: int, seed: int, episodes: int) -> Any:
     agent, *start = method.split()
-    return task(method, agent, size, seed, episodes, **({"epsilon": float(start[0])} if start else {}))
+    changes: dict[str, Any] = {"epsilon": float(start[0])} if start else {}
+    return task(method, agent, size, seed, episodes, **changes)
 
 
 def figure(rows: list[Row]) -> Figure:
