@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from priorax.agents import QLearner
-from priorax.beliefs import Adam, Counts, Ensemble, ExactBayes, TableCount
+from priorax.beliefs import Adam, Counts, Ensemble, ExactBayes, TableCount, plain_batch
 from priorax.envs.deep_sea import DeepSea
 from priorax.loops.compiled import Episode, Loop, episodes_to_learn, episodes_to_solve, live
 from priorax.networks import MLP, Table
@@ -31,7 +31,10 @@ def experience(agent, count, seed=0):
     random = np.random.default_rng(seed)
     for t in range(count):
         obs, following = jnp.asarray(random.standard_normal((2, 4)))
-        transition = Transition(obs, jnp.asarray(t % 2), jnp.asarray(float(t)), following, jnp.asarray(t % 5 == 4))
+        ended = jnp.asarray(t % 5 == 4 or t % 7 == 6)
+        transition = Transition(
+            obs, jnp.asarray(t % 2), jnp.asarray(float(t)), following, jnp.asarray(t % 5 == 4), ended
+        )
         state = add(agent, state, jax.random.fold_in(KEY, t), transition)
     return state
 
@@ -157,15 +160,20 @@ def test_bootstrapped_dqn_with_priors_learns_deep_sea_and_repeats_itself_to_the_
     assert other != runs[0][:20]
 
 
-def test_a_count_bonus_is_paid_with_the_reward():
+@pytest.mark.parametrize("bonus_at", ["insertion", "learning"])
+@pytest.mark.parametrize("shared_batch", [False, True])
+def test_a_count_bonus_is_paid_with_the_reward(bonus_at, shared_batch):
+    """At insertion: by the visits before each, for good. At learning: the same for all, by the visits so far."""
     belief = Counts(Ensemble(num_members=1, network=Table(3, (4,)), num_outputs=2), TableCount(3), bonus_scale=1.0)
-    agent = QLearner(belief, EnsembleBuffer(16, 1, 1.0), batch_size=4)
+    agent = QLearner(belief, EnsembleBuffer(16, 1, 1.0), 4, bonus_at=bonus_at, shared_batch=shared_batch)
     state = agent.init(KEY, jnp.asarray(0))
     transition = Transition(jnp.asarray(1), jnp.asarray(0), jnp.asarray(0.5), jnp.asarray(2), jnp.asarray(False))
     for _ in range(3):
         state = add(agent, state, KEY, transition)
-    stored = np.asarray(state.buffer.data.transition.reward)[:3]
-    np.testing.assert_allclose(stored, 0.5 + 1 / np.sqrt([0.01, 1, 2]), rtol=1e-6)
+    slots = jnp.arange(3) if shared_batch else jnp.arange(3)[None]
+    paid = np.ravel(agent._sampled(state, slots)[0].reward)
+    counts = [0.01, 1, 2] if bonus_at == "insertion" else [3, 3, 3]
+    np.testing.assert_allclose(paid, 0.5 + 1 / np.sqrt(counts), rtol=1e-6)
     np.testing.assert_array_equal(state.belief.aux, [0, 3, 0])
 
 
@@ -196,3 +204,38 @@ def test_bad_settings_are_refused():
         QLearner(ExactBayes(num_outputs=2), EnsembleBuffer(200, 1))
     with pytest.raises(ValueError, match="differs from the belief's 3"):
         QLearner(belief, EnsembleBuffer(200, 4))
+
+
+@pytest.mark.parametrize("count", [20, 50])
+def test_returns_over_many_steps_stop_at_ends_of_episodes_and_at_the_newest_transition(count):
+    """Against a loop over what was inserted; at 50 the ring of 32 has turned over. Truncation ends the sum but not the
+    bootstrap."""
+    agent = make(n_step=3, discount=0.9)
+    state = experience(agent, count)
+    times = np.arange(max(0, count - 32), count)
+    step, _, next_prior, discount = agent._sampled(state, jnp.asarray(times % 32))
+    stored = state.buffer.data
+    for i, t in enumerate(times):
+        total, last = 0.0, t
+        for j in range(3):
+            last = t + j
+            total += 0.9**j * last
+            if last == count - 1 or last % 5 == 4 or last % 7 == 6:
+                break
+        assert float(step.reward[i]) == pytest.approx(total)
+        assert float(discount[i]) == pytest.approx(0.0 if last % 5 == 4 else 0.9 ** (last - t + 1))
+        np.testing.assert_array_equal(step.next_obs[i], stored.transition.next_obs[last % 32])
+        np.testing.assert_array_equal(next_prior[i], stored.next_prior[last % 32])
+        np.testing.assert_array_equal(step.obs[i], stored.transition.obs[t % 32])
+
+
+def test_a_clip_bounds_each_members_gradient_apart():
+    """Adam's first step hides a gradient's size, so the moments are looked at."""
+    belief = Ensemble(3, NETWORK, num_outputs=2, optimizer=Adam(1e-3, clip=0.5))
+    state = belief.init(KEY, jnp.zeros(4))
+    x, y = jax.random.normal(KEY, (8, 4)), jnp.stack([jnp.full((8, 2), scale) for scale in (0.0, 10.0, 1e4)])
+    batch = eqx.tree_at(lambda b: b.target, plain_batch(x, y[0], 3), y)
+    after, _ = belief.update(state, batch, KEY)
+    first = [leaf for leaf in jax.tree.leaves(after.opt) if leaf.ndim > 1][: len(jax.tree.leaves(state.params))]
+    norms = np.sqrt(sum(np.sum(np.asarray(leaf) ** 2, axis=tuple(range(1, leaf.ndim))) for leaf in first)) / 0.1
+    np.testing.assert_allclose(norms[1:], 0.5, rtol=1e-3)

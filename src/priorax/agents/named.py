@@ -94,6 +94,10 @@ class Settings:
     """Updates between copies into the target network."""
     double_q: bool = False
     """Let the online network choose the next action."""
+    n_step: int = 1
+    """Rewards summed before the bootstrap."""
+    clip: float | None = None
+    """The largest norm of a member's gradient; none: any."""
     learn_every: int = 1
     """Environment steps per update; 0: one update at each episode's end."""
     draw_each_step: bool = False
@@ -213,6 +217,7 @@ def build(
         settings.draw_each_step,
         settings.epsilon,
         settings.epsilon_episodes,
+        settings.n_step,
         settings.bonus_at,
     )
 
@@ -235,7 +240,7 @@ def _belief(settings: Settings, num_actions: int, num_states: int | None, optima
         "network": network,
         "head": _head(settings),
         "num_outputs": num_actions,
-        "optimizer": Adam(rate),
+        "optimizer": Adam(rate, clip=settings.clip),
     }
     if settings.belief != "ensemble":
         _refuse_for_one_network(settings)
@@ -245,7 +250,7 @@ def _belief(settings: Settings, num_actions: int, num_states: int | None, optima
         if settings.belief == "noisy":
             return noisy(**start, **common)
         return bayes_by_backprop(settings.kl_weight, prior_std=settings.prior_std, **start, **common)
-    sparse = num_states is not None and settings.l2 == 0 and settings.target_period == 1
+    sparse = num_states is not None and settings.l2 == 0 and settings.target_period == 1 and settings.clip is None
     ensemble = Ensemble(
         settings.num_members,
         prior=_prior(settings, network, num_states, optimal_values),

@@ -71,6 +71,8 @@ class QLearner(eqx.Module):
     """Dithering: the chance of a random action in the first episode; None: none."""
     epsilon_episodes: int = eqx.field(static=True, default=2000)
     """Over so many episodes epsilon falls linearly to zero."""
+    n_step: int = eqx.field(static=True, default=1)
+    """Rewards summed before the bootstrap; fewer where the episode ends or the newest transition comes first."""
     bonus_at: str = eqx.field(static=True, default="learning")
     """When a belief that counts pays its bonus beta/sqrt(N(s)) with the reward. insertion: by the visits before this
     one, for good; learning: by the visits so far, each time that the transition is replayed."""
@@ -79,6 +81,7 @@ class QLearner(eqx.Module):
         positive_int("batch_size", self.batch_size)
         positive_int("target_period", self.target_period)
         positive_int("epsilon_episodes", self.epsilon_episodes)
+        positive_int("n_step", self.n_step)
         one_of("bonus_at", self.bonus_at, ("insertion", "learning"))
         if isinstance(self.epsilon, float) and not 0 <= self.epsilon <= 1:
             raise ValueError(f"epsilon={self.epsilon} must be between 0 and 1; pass for example 0.1")
@@ -118,7 +121,7 @@ class QLearner(eqx.Module):
         key_belief, key_draw = jax.random.split(key)
         belief = self.belief.init(key_belief, obs)
         zero = jnp.zeros(())
-        transition = Transition(obs, zero.astype(int), zero, obs, zero.astype(bool))
+        transition = Transition(obs, zero.astype(int), zero, obs, zero.astype(bool), zero.astype(bool))
         buffer = self.buffer.init(self._stored(belief, transition))
         target = () if self.target_period == 1 else belief.params
         index, none = self.belief.draw(belief, key_draw), jnp.zeros((), int)
@@ -168,11 +171,8 @@ class QLearner(eqx.Module):
         else:
             slots = self.buffer.sample_slots(state.buffer, key_slots, self.batch_size)
             weight = jnp.ones((streams, self.batch_size))
-        stored = self.buffer.get(state.buffer, slots)
-        prior, next_prior = (self._by_stream(part) for part in (stored.prior, stored.next_prior))
-        step: Transition = stored.transition
-        if isinstance(self.belief, Counts) and self.bonus_at == "learning":
-            step = step._replace(reward=step.reward + self._bonus(state.belief, step.obs))
+        step, stored_prior, stored_next, discount = self._sampled(state, slots)
+        prior, next_prior = (self._by_stream(part) for part in (stored_prior, stored_next))
         lagged = self.target_period > 1
         target_state = state.belief._replace(params=state.target) if lagged else state.belief
         following = self.belief.forward(target_state, key_target, step.next_obs, next_prior, self.shared_batch)
@@ -180,11 +180,9 @@ class QLearner(eqx.Module):
         if self.double_q:
             online = self.belief.forward(state.belief, key_target, step.next_obs, next_prior, self.shared_batch)
             selector = values_of(self.belief.head, online)
-        reward, alive = (
-            jnp.broadcast_to(part, (streams, self.batch_size)) for part in (step.reward, 1.0 - step.terminated)
-        )
+        reward, discount = (jnp.broadcast_to(part, (streams, self.batch_size)) for part in (step.reward, discount))
         backup = jax.vmap(jax.vmap(lambda *parts: greedy_backup(self.belief.head, *parts)))
-        target = backup(following, reward, self.discount * alive, *(() if selector is None else (selector,)))
+        target = backup(following, reward, discount, *(() if selector is None else (selector,)))
         batch = Batch(
             step.obs,
             jax.lax.stop_gradient(target),
@@ -200,7 +198,40 @@ class QLearner(eqx.Module):
         kept = jax.tree.map(lambda new, old: jnp.where(copy, new, old), belief.params if lagged else (), state.target)
         return state._replace(belief=belief, target=kept, updates=updates), info
 
+    def _sampled(self, state: AgentState, slots: Int[Array, "*stream batch"]) -> tuple[Transition, Any, Any, Array]:
+        """The transitions in those slots, over n_step steps: from s to where the bootstrap is, with the rewards between
+        them and the discount that is left; prior values at both ends."""
+        first: Stored = self.buffer.get(state.buffer, slots)
+        step = first.transition
+
+        def paid(step: Transition) -> Array:
+            if isinstance(self.belief, Counts) and self.bonus_at == "learning":
+                return step.reward + self._bonus(state.belief, step.obs)
+            return step.reward
+
+        if self.n_step == 1:
+            return (
+                step._replace(reward=paid(step)),
+                first.prior,
+                first.next_prior,
+                self.discount * (1.0 - step.terminated),
+            )
+        on = self.buffer.runs(state.buffer, slots, state.buffer.data.transition.ended, self.n_step)
+        capacity = self.buffer.capacity
+        rewards = [
+            self.discount**j
+            * jnp.where(on[j], paid(self.buffer.get(state.buffer, (slots + j) % capacity).transition), 0.0)
+            for j in range(self.n_step)
+        ]
+        length = jnp.sum(on, axis=0)
+        last: Stored = self.buffer.get(state.buffer, (slots + length - 1) % capacity)
+        end = last.transition
+        whole = Transition(step.obs, step.action, sum(rewards, jnp.zeros(())), end.next_obs, end.terminated)
+        return whole, first.prior, last.next_prior, self.discount**length * (1.0 - end.terminated)
+
     def _stored(self, belief: State, transition: Transition) -> Stored:
+        if self.n_step == 1:
+            transition = transition._replace(ended=None)
         if not isinstance(self.belief, Ensemble) or self.belief.prior is None or isinstance(self.belief.prior, TABLES):
             return Stored(transition, None, None)  # no prior, or one that is only looked up
         both = jax.tree.map(lambda a, b: jnp.stack([a, b]), transition.obs, transition.next_obs)

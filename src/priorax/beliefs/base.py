@@ -51,9 +51,13 @@ class Adam:
     b1: float = 0.9
     b2: float = 0.999
     eps: float = 1e-8
+    clip: float | None = None
+    """The largest norm of a gradient (of each member's apart); None: any."""
 
     def __post_init__(self) -> None:
         positive("learning_rate", self.learning_rate)
+        if self.clip is not None:
+            positive("clip", self.clip)
 
     @property
     def init(self) -> Any:
@@ -64,7 +68,8 @@ class Adam:
         return self._optax().update
 
     def _optax(self) -> optax.GradientTransformation:
-        return optax.adam(self.learning_rate, self.b1, self.b2, self.eps)
+        adam = optax.adam(self.learning_rate, self.b1, self.b2, self.eps)
+        return adam if self.clip is None else optax.chain(optax.clip_by_global_norm(self.clip), adam)
 
 
 class State(NamedTuple):

@@ -73,11 +73,12 @@ class Ensemble(eqx.Module):
         positive_int("num_outputs", self.num_outputs)
         check_number(non_negative, "prior_scale", self.prior_scale)
         one_of("sparse_rows", self.sparse_rows, ("no", "own", "shared"))
-        possible = isinstance(self.network, Table) and isinstance(self.optimizer, Adam) and self.l2 is None
+        plain = isinstance(self.optimizer, Adam) and self.optimizer.clip is None
+        possible = isinstance(self.network, Table) and plain and self.l2 is None
         if self.is_sparse and not possible:
             raise ValueError(
-                f"sparse_rows={self.sparse_rows!r} needs network=Table(...), optimizer=Adam(...) and no l2, where rows "
-                "outside a batch have no gradient; leave sparse_rows='no'"
+                f"sparse_rows={self.sparse_rows!r} needs network=Table(...), Adam(...) without clip, and no l2: "
+                "there rows outside a batch have no gradient; leave sparse_rows='no'"
             )
 
     @property

@@ -47,8 +47,8 @@ ENVIRONMENTS: dict[str, Callable[[int], Environment]] = {
     "gp_bandit": lambda size: GaussianProcessBandit(num_arms=size),
     "cartpole_swingup": lambda size: CartpoleSwingup(),
 }
-"""By name; each takes a size: of the grid, the dimension of a linear bandit, the arms of a GP bandit
-(cartpole has none, and ignores it). Without reward, novelty is the only drive; `bsuite_` ones have the mask of bsuite."""
+"""By name; each takes a size: of the grid, the dimension of a linear bandit, the arms of a GP bandit (cartpole has
+none, and ignores it). Without reward, novelty is the only drive; `bsuite_` ones have the mask of bsuite."""
 
 
 def make_environment(name: str, size: int) -> Environment:

@@ -121,11 +121,11 @@ class Loop(eqx.Module):
             agent, loss = jax.lax.cond(live.due, learn, lambda state: (state, jnp.zeros(())), live.agent)
         action = self.agent.act(agent, key_act, live.obs)
         obs, env, reward, terminated, truncated, info = self.env.step(key_env, live.env, action, params)
-        transition = Transition(live.obs, action, reward, info["final_observation"], terminated)
+        done = terminated | truncated
+        transition = Transition(live.obs, action, reward, info["final_observation"], terminated, done)
         place = jnp.where(action < 0, 0, agent.buffer.time)  # always its time, but not known before the action is
         agent = agent._replace(buffer=agent.buffer._replace(time=place))
         agent = self.agent.update_buffer(agent, key_mask, transition)
-        done = terminated | truncated
 
         def begin() -> tuple[PyTree, Array]:
             begun = self.agent.start_episode(agent, key_draw)

@@ -24,6 +24,8 @@ class Transition(NamedTuple):
     next_obs: PyTree
     """The true one, before any reset."""
     terminated: Bool[Array, "..."]
+    ended: Bool[Array, "..."] | None = None
+    """Whether the episode ended here in any way, for returns over many steps."""
 
 
 class Buffer(NamedTuple):
@@ -118,6 +120,18 @@ class EnsembleBuffer:
         if self.shared:
             return slots, jnp.ones((self.num_streams, size))
         return slots, buffer.mask[slots].T / self.mask_prob
+
+    def runs(
+        self, buffer: Buffer, slots: Int[Array, "..."], ended: Bool[Array, " slot"], n: int
+    ) -> Bool[Array, "n ..."]:
+        """For j below n: whether the j-th transition after the one in a slot is stored and of the same episode.
+        `ended`: for every slot, whether an episode ended there."""
+        age = (buffer.time - 1 - slots) % self.capacity  # 0 is the newest
+        on, found = jnp.ones(slots.shape, bool), []
+        for j in range(n):
+            found.append(on)
+            on = on & ~ended[(slots + j) % self.capacity] & (age > j)
+        return jnp.stack(found)
 
     def get(self, buffer: Buffer, slots: Int[Array, "..."]) -> Any:
         """The transitions in those slots."""
