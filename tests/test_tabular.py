@@ -2,10 +2,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
 from priorax import train
 from priorax.agents import PSRL, RLSVI, UCRL, Tabular, build, settings
-from priorax.agents.tabular import Model
+from priorax.agents.tabular import Model, log_gamma
 from priorax.envs.deep_sea import DeepSea
 from priorax.replay import Transition
 
@@ -78,6 +79,12 @@ def test_psrl_samples_transitions_from_their_dirichlet_posterior():
     a, rest = 6.5, 3.0
     assert drawn.mean() == pytest.approx(a / (a + rest), abs=0.005)
     assert drawn.var() == pytest.approx(a * rest / ((a + rest) ** 2 * (a + rest + 1)), rel=0.05)
+
+
+@pytest.mark.parametrize("alpha", [0.01, 0.3, 1.0, 7.0])
+def test_gamma_draws_are_gamma_draws(alpha):
+    drawn = np.asarray(log_gamma(jax.random.key(0), jnp.full(20_000, alpha)), float)
+    assert stats.kstest(drawn, lambda x: stats.gamma.cdf(np.exp(x), alpha)).pvalue > 1e-3
 
 
 def test_ucrl_is_never_less_hopeful_than_the_truth(sea):

@@ -110,7 +110,7 @@ class PSRL:
             move = alpha / jnp.sum(alpha, axis=-1, keepdims=True)
         else:
             key_move, key_reward = jax.random.split(key)
-            move = jax.nn.softmax(jax.random.loggamma(key_move, alpha), axis=-1)
+            move = jax.nn.softmax(log_gamma(key_move, alpha), axis=-1)
             reward = reward + jax.random.normal(key_reward, reward.shape) / jnp.sqrt(precision)
         return lambda values: reward + discount * move @ values
 
@@ -154,6 +154,27 @@ class UCRL:
             return hopeful + discount * kept @ values[order]
 
         return apply
+
+
+def log_gamma(key: PRNGKeyArray, alpha: Float[Array, "..."]) -> Float[Array, "..."]:
+    """Logarithms of Gamma(alpha, 1) draws, all at once: Marsaglia and Tsang's rejection for alpha + 1, tried until
+    every one is accepted, and brought down to alpha. (`jax.random.loggamma` draws one after the other on a CPU.)"""
+    key_try, key_boost = jax.random.split(key)
+    d = alpha + 2 / 3
+    c = 1 / jnp.sqrt(9 * d)
+
+    def attempt(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        count, accepted, drawn = carry
+        key_normal, key_uniform = jax.random.split(jax.random.fold_in(key_try, count))
+        x = jax.random.normal(key_normal, alpha.shape)
+        v = jnp.maximum(1 + c * x, 0.0) ** 3
+        log_v = jnp.log(v)
+        good = jnp.log(jax.random.uniform(key_uniform, alpha.shape)) < 0.5 * x**2 + d * (1 - v + log_v)
+        return count + 1, accepted | good, jnp.where(good & ~accepted, jnp.log(d) + log_v, drawn)
+
+    start = (jnp.zeros((), int), jnp.zeros(alpha.shape, bool), jnp.zeros(alpha.shape))
+    drawn = jax.lax.while_loop(lambda carry: ~jnp.all(carry[1]), attempt, start)[2]
+    return drawn - jax.random.exponential(key_boost, alpha.shape) / alpha
 
 
 def _targets(model: Model, discount: Any, values: Values) -> Q:
