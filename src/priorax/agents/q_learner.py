@@ -209,25 +209,17 @@ class QLearner(eqx.Module):
                 return step.reward + self._bonus(state.belief, step.obs)
             return step.reward
 
-        if self.n_step == 1:
-            return (
-                step._replace(reward=paid(step)),
-                first.prior,
-                first.next_prior,
-                self.discount * (1.0 - step.terminated),
-            )
-        on = self.buffer.runs(state.buffer, slots, state.buffer.data.transition.ended, self.n_step)
-        capacity = self.buffer.capacity
-        rewards = [
-            self.discount**j
-            * jnp.where(on[j], paid(self.buffer.get(state.buffer, (slots + j) % capacity).transition), 0.0)
-            for j in range(self.n_step)
-        ]
-        length = jnp.sum(on, axis=0)
-        last: Stored = self.buffer.get(state.buffer, (slots + length - 1) % capacity)
-        end = last.transition
-        whole = Transition(step.obs, step.action, sum(rewards, jnp.zeros(())), end.next_obs, end.terminated)
-        return whole, first.prior, last.next_prior, self.discount**length * (1.0 - end.terminated)
+        last, reward, discount = self.buffer.returns(
+            state.buffer,
+            slots,
+            self.n_step,
+            self.discount,
+            lambda slots: self.buffer.get(state.buffer, slots).transition,
+            paid,
+        )
+        end: Stored = self.buffer.get(state.buffer, last)
+        whole = step._replace(reward=reward, next_obs=end.transition.next_obs, terminated=end.transition.terminated)
+        return whole, first.prior, end.next_prior, discount
 
     def _stored(self, belief: State, transition: Transition) -> Stored:
         if self.n_step == 1:

@@ -123,7 +123,7 @@ class Loop(eqx.Module):
         obs, env, reward, terminated, truncated, info = self.env.step(key_env, live.env, action, params)
         done = terminated | truncated
         transition = Transition(live.obs, action, reward, info["final_observation"], terminated, done)
-        place = jnp.where(action < 0, 0, agent.buffer.time)  # always its time, but not known before the action is
+        place = jnp.where(_never(action), 0, agent.buffer.time)  # always its time, but not known before the action is
         agent = agent._replace(buffer=agent.buffer._replace(time=place))
         agent = self.agent.update_buffer(agent, key_mask, transition)
 
@@ -144,6 +144,12 @@ class Loop(eqx.Module):
             return jnp.zeros((), bool)
         obs, actions = self.env.optimal_path(params)
         return jnp.all(jnp.argmax(self.agent.mean_values(agent, key, obs), axis=-1) == actions)
+
+
+def _never(action: Array) -> Array:
+    """False, as only an action can tell."""
+    first = jnp.ravel(action)[0]
+    return first < 0 if jnp.issubdtype(first.dtype, jnp.integer) else jnp.isnan(first)
 
 
 @eqx.filter_jit

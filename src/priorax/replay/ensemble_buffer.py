@@ -5,6 +5,7 @@ One ring holds the transitions. A transition belongs to stream k with probabilit
 minibatch from them, uniformly and exactly; with `mask_prob` 1 every transition is everyone's and no ring is kept.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -121,17 +122,29 @@ class EnsembleBuffer:
             return slots, jnp.ones((self.num_streams, size))
         return slots, buffer.mask[slots].T / self.mask_prob
 
-    def runs(
-        self, buffer: Buffer, slots: Int[Array, "..."], ended: Bool[Array, " slot"], n: int
-    ) -> Bool[Array, "n ..."]:
-        """For j below n: whether the j-th transition after the one in a slot is stored and of the same episode.
-        `ended`: for every slot, whether an episode ended there."""
+    def returns(
+        self,
+        buffer: Buffer,
+        slots: Int[Array, "..."],
+        n: int,
+        discount: Any,
+        transitions: Callable[[Array], Transition],
+        reward: Callable[[Transition], Array] = lambda step: step.reward,
+    ) -> tuple[Int[Array, "..."], Float[Array, "..."], Float[Array, "..."]]:
+        """Over up to n steps from those in the slots: the slot of the last, their discounted rewards, and the discount
+        that is left for the bootstrap there (zero after a termination). Fewer than n where an episode ends, or where
+        the newest transition comes first. `transitions` fetches slots."""
         age = (buffer.time - 1 - slots) % self.capacity  # 0 is the newest
-        on, found = jnp.ones(slots.shape, bool), []
-        for j in range(n):
-            found.append(on)
-            on = on & ~ended[(slots + j) % self.capacity] & (age > j)
-        return jnp.stack(found)
+        step = transitions(slots)
+        last, total, left = slots, reward(step), discount * (1.0 - step.terminated)
+        on = jnp.ones(slots.shape, bool)
+        for j in range(1, n):
+            on = on & ~jnp.asarray(step.ended) & (age >= j)
+            step = transitions((slots + j) % self.capacity)
+            last = jnp.where(on, (slots + j) % self.capacity, last)
+            total = total + jnp.where(on, discount**j * reward(step), 0.0)
+            left = jnp.where(on, discount ** (j + 1) * (1.0 - step.terminated), left)
+        return last, total, left
 
     def get(self, buffer: Buffer, slots: Int[Array, "..."]) -> Any:
         """The transitions in those slots."""
