@@ -47,7 +47,9 @@ def run() -> Iterator[Bench]:
 
     keys = jax.random.split(jax.random.key(0), 100)
     sweep = {
-        name: compiled_regret(BANDITS["linear"], belief_sampler(make(name, "linear"), 1000, BATCH, UPDATES), 1000)
+        name: compiled_regret(
+            BANDITS["linear"], belief_sampler(make(name, "linear"), 1000, BATCH, UPDATES["linear"]), 1000
+        )
         for name in METHODS
     }
     for one in sweep.values():

@@ -54,10 +54,10 @@ STEPS = {"quick": 1000, "paper": 5000}
 SEEDS = {"quick": 100, "paper": 200}
 NOISE = {"bernoulli": 0.5, "linear": 1.0, "gp": 0.3}
 """The standard deviation of rewards, known to exact Bayes (for Bernoulli, the Gaussian that it takes them for)."""
-K = 10
-BATCH, UPDATES = 32, 4
-"""Of every gradient learner, after each step."""
-RATE = {"linear": 0.05, "deep": 0.01}
+K, BATCH = 10, 32
+RATE = {"bernoulli": 0.05, "linear": 0.05, "gp": 0.01}
+UPDATES = {"bernoulli": 4, "linear": 4, "gp": 1}
+"""Gradient steps after each round, of every method that learns by them."""
 MEMBERS = (1, 2, 4, 8, 16, 32, 64, 128)
 ARMS = (5, 20, 80)
 DIMENSIONS = {"quick": (1, 2, 3, 4), "paper": (1, 2, 3, 4, 5)}
@@ -69,7 +69,7 @@ def make(name: str, bandit: str) -> Method:
     """A method for a bandit."""
     deep = bandit == "gp"
     network = MLP((20, 20)) if deep else MLP((), use_bias=False)
-    common: dict[str, Any] = {"network": network, "optimizer": Adam(RATE["deep" if deep else "linear"])}
+    common: dict[str, Any] = {"network": network, "optimizer": Adam(RATE[bandit])}
     online = NOISES["double_or_nothing"]
     if name == "exact":
         prior_mean = 0.5 if bandit == "bernoulli" else 0.0
@@ -101,7 +101,7 @@ def make(name: str, bandit: str) -> Method:
 
 def regret_curve(name: str, bandit: str, steps: int, seeds: int) -> np.ndarray:
     """Cumulative regret [seed, step]."""
-    return _regret(BANDITS[bandit], belief_sampler(make(name, bandit), steps, BATCH, UPDATES), steps, seeds)
+    return _regret(BANDITS[bandit], belief_sampler(make(name, bandit), steps, BATCH, UPDATES[bandit]), steps, seeds)
 
 
 def _regret(bandit: Bandit, sampler: Sampler, steps: int, seeds: int) -> np.ndarray:
