@@ -25,7 +25,6 @@ CHANGES = {
     "dropout": {"p_keep": 0.9},  # at 0.1 its mean is pulled to zero: that is dropout
     "c51": {"lowest": -2.0, "highest": 2.0},
     "ucb": {"bonus_scale": 0.001},
-    "ucrl": {"confidence": 0.1},
 }
 ALL = {"discount": DISCOUNT, "batch_size": 32, "capacity": 4000, "num_members": 5, "epsilon": 1.0}
 """Acting at random: both actions must be tried for both values to be known."""

@@ -133,7 +133,8 @@ class Settings:
     concentration: float = 0.1
     """Of psrl: what its Dirichlet prior counts for, in visits."""
     confidence: float = 1.0
-    """Of ucrl: multiplies the widths of its confidence sets; 1 is the theory's."""
+    """Of ucrl: multiplies the widths of its confidence sets. 1 is the theory's, which does not learn DeepSea 10 in 600
+    episodes; the agent `ucrl` takes 0.003, the best of 1, 0.05, 0.02, 0.01 and 0.003 there."""
 
 
 TUNED = Settings()
@@ -172,7 +173,7 @@ AGENTS: dict[str, dict[str, Any]] = {
     "ucb": {**_ONE, "bonus_scale": 0.1, "epsilon": 0.1},
     "rlsvi": {**_ONE, "belief": "rlsvi", "learn_every": 0},
     "psrl": {**_ONE, "belief": "psrl", "learn_every": 0},
-    "ucrl": {**_ONE, "belief": "ucrl", "learn_every": 0},
+    "ucrl": {**_ONE, "belief": "ucrl", "learn_every": 0, "confidence": 0.003},
 }
 """What each changes in a preset."""
 
