@@ -15,7 +15,7 @@ from priorax.experiments import Report, Result, prepare_folder
 from priorax.experiments.sweep import hours, run_sweep, task
 from priorax.report.learning_times import median_table, times_to_learn
 from priorax.report.plots import panels, save_figure
-from priorax.report.rows import Row, read_rows
+from priorax.report.rows import Row
 
 MARKERS = "osvD^P*Xdph<>"
 
@@ -51,13 +51,7 @@ def compare(
         for agent in dict.fromkeys(agents)
     ]
     announce(f"at most about {hours(ladders):.1f} hours on two cores; stop it when you like, it goes on from {path}")
-    run_sweep("compare", preset, ladders, path, report, only=False)
-    rows = [
-        row
-        for row in read_rows(path)
-        if row["name"] in agents and row["size"] in sizes and row["seed"] < seeds
-        if row["env"] == env and row["most_episodes"] == episodes
-    ]
+    rows = run_sweep("compare", preset, ladders, path, report, only=False)
     paths = [path, *save_figure(figure(rows), out, path.stem)]
     return Result(rows, paths, median_table(rows, {agent: agent for agent in dict.fromkeys(agents)}))
 

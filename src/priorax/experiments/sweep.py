@@ -13,7 +13,7 @@ from typing import Any
 
 from priorax.agents import settings
 from priorax.loops.parallel import Task, climb
-from priorax.report.rows import read_rows, write_rows
+from priorax.report.rows import Row, read_rows, write_rows
 from priorax.version import __version__
 
 MILLISECONDS = {1: 0.15, 5: 0.5, 10: 0.9, 20: 1.7, 40: 3.5}
@@ -26,8 +26,8 @@ def task(name: str, agent: str, size: int, seed: int, episodes: int, env: str = 
     return Task(name, {**arguments, "stop_when_learned": True})
 
 
-def run_sweep(name: str, preset: str, ladders: Sequence[Any], path: Path, report: Any, only: bool = True) -> None:
-    """Run what has no row yet; every finished run is a row in the file at once.
+def run_sweep(name: str, preset: str, ladders: Sequence[Any], path: Path, report: Any, only: bool = True) -> list[Row]:
+    """Run what has no row yet; every finished run is a row in the file at once. Gives the rows of these runs.
 
     `only`: rows of other runs than these, as of other settings, are dropped."""
     stamp = {"experiment": name, "preset": preset, "version": __version__}
@@ -52,6 +52,7 @@ def run_sweep(name: str, preset: str, ladders: Sequence[Any], path: Path, report
         known[_identity(row)] = row
         write_rows(path, sorted(rows, key=lambda row: (row["name"], row["size"], row["seed"])))
         report(len(known) / total, f"{item.name} N={row['size']}: {result.episodes_to_learn or 'not learned'}")
+    return [row for row in read_rows(path) if _identity(row) in wanted]
 
 
 def hours(ladders: Sequence[Any]) -> float:
