@@ -45,7 +45,7 @@ def test_exact_thompson_sampling_has_logarithmic_regret_and_greed_has_linear():
     exact = method("exact", noise_std=1.0)
     one = Method(Ensemble(1, SMALL), NOISES["none"])
     curves = {
-        name: np.asarray(cumulative_regret(bandit, belief_sampler(made, 500), steps=500, seeds=50)).mean(0)
+        name: np.asarray(cumulative_regret(bandit, belief_sampler(made, 300), steps=300, seeds=40)).mean(0)
         for name, made in {"exact": exact, "greedy": one}.items()
     }
     assert growth(curves["exact"])[0] == "logarithmic"
@@ -104,3 +104,19 @@ def test_a_bandit_is_an_environment_like_any_other():
 def test_a_gap_that_cannot_be_is_refused(gap):
     with pytest.raises(ValueError, match="gap="):
         BernoulliBandit(gap)
+
+
+def test_members_of_ensemble_sampling_are_draws_of_the_posterior():
+    """Lemma 3 in closed form: over many members, mean and covariance are those of equation (3)."""
+    noise, prior, mean = 0.5, 0.7, 0.2
+    sampler = ensemble_sampler(20_000, noise, prior, mean)
+    arms = jax.random.normal(jax.random.key(0), (4, 3))
+    state = sampler.init(jax.random.key(1), arms)
+    rewards = np.array([0.3, -1.0, 0.8])
+    for i, reward in enumerate(rewards):
+        state = sampler.update(state, jax.random.key(i), arms, jnp.asarray(i), jnp.asarray(reward))
+    members = np.asarray(state[1] @ state[0])
+    x = np.asarray(arms[:3], float)
+    cov = np.linalg.inv(x.T @ x / noise**2 + np.eye(3) / prior**2)
+    np.testing.assert_allclose(members.mean(0), cov @ (x.T @ rewards / noise**2 + mean / prior**2), atol=0.02)
+    np.testing.assert_allclose(np.cov(members.T), cov, atol=0.01)

@@ -70,7 +70,7 @@ def prepared(agent):
 
 
 @functools.cache
-def lived(agent, seed=0, scale=1.0, chunks=3):
+def lived(agent, seed=0, scale=1.0, chunks=2):
     """The agent's state, its values of all states, and the rewards of its first chunk."""
     _, (loop, _, params) = prepared(agent)
     key, params = jax.random.key(seed), Scale(params.reward * scale)
@@ -110,15 +110,15 @@ class TestEveryAgent:
     def test_is_compiled_once(self, agent):
         lived(agent, chunks=1)
         before = run_chunk._cached._cache_size()
-        lived(agent, seed=2, scale=2.0, chunks=2)
+        lived(agent, seed=2, scale=2.0, chunks=1)
         assert run_chunk._cached._cache_size() == before
 
     def test_goes_on_from_a_checkpoint_to_the_bit(self, agent, tmp_path):
         changes, _ = prepared(agent)
         asked = {"agent": agent, "env": Probes(), "changes": changes}
-        train(**asked, episodes=1500, out=tmp_path / "whole")
-        train(**asked, episodes=700, out=tmp_path / "parts")
-        train(**asked, episodes=1500, out=tmp_path / "parts", resume=True)
+        train(**asked, episodes=1000, out=tmp_path / "whole")
+        train(**asked, episodes=400, out=tmp_path / "parts")
+        train(**asked, episodes=1000, out=tmp_path / "parts", resume=True)
         assert read_episodes(tmp_path / "parts") == read_episodes(tmp_path / "whole")
 
     def test_has_masks_or_says_that_it_has_none(self, agent):

@@ -36,7 +36,19 @@ def test_agents_differ_in_what_their_names_say_and_in_nothing_else(preset):
         "bsr": {"prior", "l2", "mask_prob"},
         "bs": {"prior", "mask_prob"},
         "ensemble": {"prior", "mask_prob"},
-        "eps_greedy": {"prior", "mask_prob", "num_members", "epsilon"},
+    }
+    one = {"prior", "mask_prob", "num_members"}
+    allowed |= {
+        "eps_greedy": {*one, "epsilon"},
+        "dropout": {*one, "belief", "draw_each_step"},
+        "noisy": {*one, "belief", "draw_each_step"},
+        "bbb": {*one, "belief"},
+        "c51": {*one, "head", "epsilon"},
+        "qr": {*one, "head", "epsilon"},
+        "ucb": {*one, "bonus_scale", "epsilon"},
+        "rlsvi": {*one, "belief", "learn_every"},
+        "psrl": {*one, "belief", "learn_every"},
+        "ucrl": {*one, "belief", "learn_every", "confidence"},
     }
     for agent, names in allowed.items():
         other = dataclasses.asdict(settings(agent, preset))
@@ -81,7 +93,7 @@ def test_a_tabulated_prior_is_the_same_function():
 def test_the_optimal_prior_draws_around_the_true_values():
     env = DeepSea(4)
     q = env.optimal_values(env.params(KEY), 0.99).reshape(16, 2)
-    prior = build(settings("bsp", prior="optimal", prior_scale=0.1), 2, 16, q).belief.prior
+    prior = build(settings("bsp", prior="optimal", prior_scale=0.1), 2, 16, optimal_values=q).belief.prior
     assert isinstance(prior, Around)
     draws = jax.vmap(lambda k: prior.init(k, jnp.asarray(0), 2))(jax.random.split(KEY, 2000))
     np.testing.assert_allclose(draws[:, :16].mean(axis=0), q, atol=0.02)

@@ -104,17 +104,19 @@ def ensemble_sampler(
     def init(key: PRNGKeyArray, arms: Array) -> tuple[Array, Array]:
         dim = arms.shape[1]
         prior = prior_mean + prior_std * jax.random.normal(key, (num_members, dim))
-        return jnp.eye(dim) / prior_std**2, prior / prior_std**2
+        return jnp.eye(dim) * prior_std**2, prior / prior_std**2
 
     def values(state: tuple[Array, Array], key: PRNGKeyArray, arms: Array) -> Array:
-        precision, moments = state
+        covariance, moments = state
         member = jax.random.randint(key, (), 0, num_members)
-        return arms @ jnp.linalg.solve(precision, moments[member])
+        return arms @ (covariance @ moments[member])
 
     def update(state: tuple[Array, Array], key: PRNGKeyArray, arms: Array, arm: Array, reward: Array) -> Any:
-        precision, moments = state
+        covariance, moments = state
         x = arms[arm]
+        along = covariance @ x
+        covariance = covariance - jnp.outer(along, along) / (noise_std**2 + x @ along)  # Sherman and Morrison
         perturbed = reward + noise_std * jax.random.normal(key, (num_members,))
-        return precision + jnp.outer(x, x) / noise_std**2, moments + perturbed[:, None] * x / noise_std**2
+        return covariance, moments + perturbed[:, None] * x / noise_std**2
 
     return Sampler(init, values, update)
