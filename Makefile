@@ -11,7 +11,7 @@ demo: $(USE)
 	$(BIN)/priorax demo --out demo
 
 test: $(DEV) lint
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --durations=25 tests
+	$(BIN)/python -m pytest -n 2 --dist loadgroup tests
 
 lint: $(DEV)
 	$(BIN)/ruff check .

@@ -34,7 +34,7 @@ def parameters(name: str, **changes: Any) -> int:
 
 
 def run() -> Iterator[Bench]:
-    per_member = parameters("bs", num_members=1)
+    per_member = parameters("bs", num_members=1, clip=1.0)  # with a clip, rows are not sparse: weights and nothing else
     for name in RIVALS:
         members = max(1, round(parameters(name) / per_member))
         works = {"rival": stepper(SIZE, agent=name), "bsp": stepper(SIZE, num_members=members)}

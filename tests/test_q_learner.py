@@ -232,10 +232,10 @@ def test_returns_over_many_steps_stop_at_ends_of_episodes_and_at_the_newest_tran
 def test_a_clip_bounds_each_members_gradient_apart():
     """Adam's first step hides a gradient's size, so the moments are looked at."""
     belief = Ensemble(3, NETWORK, num_outputs=2, optimizer=Adam(1e-3, clip=0.5))
-    state = belief.init(KEY, jnp.zeros(4))
+    state = jax.jit(belief.init)(KEY, jnp.zeros(4))
     x, y = jax.random.normal(KEY, (8, 4)), jnp.stack([jnp.full((8, 2), scale) for scale in (0.0, 10.0, 1e4)])
     batch = eqx.tree_at(lambda b: b.target, plain_batch(x, y[0], 3), y)
-    after, _ = belief.update(state, batch, KEY)
+    after, _ = eqx.filter_jit(belief.update)(state, batch, KEY)
     first = [leaf for leaf in jax.tree.leaves(after.opt) if leaf.ndim > 1][: len(jax.tree.leaves(state.params))]
     norms = np.sqrt(sum(np.sum(np.asarray(leaf) ** 2, axis=tuple(range(1, leaf.ndim))) for leaf in first)) / 0.1
     np.testing.assert_allclose(norms[1:], 0.5, rtol=1e-3)
