@@ -31,8 +31,7 @@ def ladders(preset: str) -> list[Any]:
 
 
 def _task(form: str, size: int) -> Any:
-    plain = task(form, "bsp", size, 0, MOST_EPISODES, env=f"bsuite_{form}")
-    return plain._replace(arguments={**plain.arguments, **FORMS[form][1]})
+    return task(form, "bsp", size, 0, MOST_EPISODES, env=f"bsuite_{form}").asking(**FORMS[form][1])
 
 
 def score(rows: list[Row], form: str) -> float:

@@ -41,13 +41,11 @@ def compare(
         positive_int("size", size)
     prepare_folder(out)
     path = out / f"compare_{preset}.csv"
-
-    def one(agent: str, size: int, seed: int) -> Any:
-        plain = task(agent, agent, size, seed, episodes, env)
-        return plain._replace(arguments={**plain.arguments, "preset": preset})
-
     ladders = [
-        [[one(agent, size, seed) for seed in range(seeds)] for size in sorted(set(sizes))]
+        [
+            [task(agent, agent, size, seed, episodes, env).asking(preset=preset) for seed in range(seeds)]
+            for size in sorted(set(sizes))
+        ]
         for agent in dict.fromkeys(agents)
     ]
     announce(f"at most about {hours(ladders):.1f} hours on two cores; stop it when you like, it goes on from {path}")

@@ -1,7 +1,8 @@
 """Figure 9: NoisyNet and dropout on DeepSea, tuned, against BSP.
 
-Tuned by grid: dropout's share kept and its width, for both the sampling by step or by episode. `quick` takes the best
-few of that grid; `paper` the whole of it. The paper tunes up to 50,000 episodes, `paper` here up to 3,000.
+Tuned by grid: for both, sampling by step or by episode; for dropout, of (50,50) units, the share kept: two of them in
+`quick`, four in `paper`. NoisyNet has BSP's (20,20) units. The paper tunes up to 50,000 episodes, `paper` here up to
+3,000.
 """
 
 from typing import Any
@@ -35,13 +36,14 @@ def variants(preset: str) -> dict[str, tuple[str, dict[str, Any]]]:
 
 def ladders(preset: str) -> list[Any]:
     """A ladder of sizes for each variant."""
-
-    def one(name: str, agent: str, size: int, seed: int, changes: dict[str, Any]) -> Any:
-        plain = task(name, agent, size, seed, MOST_EPISODES[preset], **changes)
-        return plain._replace(arguments={**plain.arguments, "learned_after": LEARNED_AFTER})
-
     return [
-        [[one(name, agent, size, seed, changes) for seed in range(SEEDS[preset])] for size in SIZES[preset]]
+        [
+            [
+                task(name, agent, size, seed, MOST_EPISODES[preset], **changes).asking(learned_after=LEARNED_AFTER)
+                for seed in range(SEEDS[preset])
+            ]
+            for size in SIZES[preset]
+        ]
         for name, (agent, changes) in variants(preset).items()
     ]
 

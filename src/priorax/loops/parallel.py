@@ -22,6 +22,10 @@ class Task(NamedTuple):
     name: str
     arguments: dict[str, Any]
 
+    def asking(self, **more: Any) -> "Task":
+        """The same run with more arguments."""
+        return self._replace(arguments={**self.arguments, **more})
+
 
 Ladder = Iterable[list[Task]]
 """Levels of growing difficulty; a level is climbed only if some task of the one below learned."""
