@@ -40,8 +40,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "no prior": {"prior": "none"},
     "one hidden layer": {"widths": (20,)},
     "50 units": {"widths": (50, 50)},
-    "learning rate x 3": {"learning_rate": 3e-3},
-    "learning rate / 3": {"learning_rate": 3e-4},
+    "learning rate 0.003": {"learning_rate": 3e-3},
+    "learning rate 0.0003": {"learning_rate": 3e-4},
     "discount 1": {"discount": 1.0},
     "replay of 2,000": {"capacity": 2000},
     "a member per step": {"draw_each_step": True},
@@ -78,7 +78,7 @@ def figure(rows: list[Row]) -> Figure:
     size = max(row["size"] for row in rows)
     axis.set(xscale="log", xlabel=f"episodes to learn DeepSea {size} (cross: not in {top:,})")
     low, high = axis.get_xlim()
-    ticks = [tick for tick in (10, 20, 50, 100, 200, 500, 1000, 2000, 5000) if low <= tick <= high]
+    ticks = [tick for tick in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000) if low <= tick <= high]
     axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
     axis.minorticks_off()
     return drawing
