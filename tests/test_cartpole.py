@@ -4,8 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from dm_control import suite
 from gymnasium.utils.env_checker import check_env
 
+from priorax.envs import Held
 from priorax.envs.cartpole import CartpoleSwingup, State
 from priorax.envs.control import ControlCartpole
 
@@ -108,8 +110,48 @@ def test_an_episode_is_truncated_after_its_steps_and_starts_again_hanging():
 
 def test_continuous_pushes_are_clipped():
     task = CartpoleSwingup(pushes=())
-    assert task.num_actions == 0
+    assert task.num_actions == 1
+    assert task.action_bound == 1.0
     assert float(task.push(jnp.array([3.0]))) == 1.0
+
+
+def test_the_smooth_reward_is_the_control_suites():
+    task = CartpoleSwingup(smooth=True, pushes=())
+    env = ControlCartpole(task)
+    suites = suite.load("cartpole", "swingup").task
+    random = np.random.default_rng(0)
+    for _ in range(20):
+        env.reset(options={"state": random.uniform(-1, 1, 4) * [1.7, 4, 3, 8]})
+        _, paid, _, _, _ = env.step([random.uniform(-1, 1)])
+        assert paid == pytest.approx(suites.get_reward(env.physics), abs=1e-5)
+
+
+def test_balancing_starts_with_the_pole_up():
+    obs, _ = CartpoleSwingup(smooth=True, upright=True).reset(jax.random.key(3), ())
+    assert float(obs[0]) > 0.999
+
+
+def test_a_held_action_is_so_many_steps_of_it_and_its_rewards_are_summed():
+    task = CartpoleSwingup(steps=10)
+    held, key = Held(task, 4), jax.random.key(0)
+    _, state = task.reset(key, ())
+    both, lengths = (state, state), []
+    for action in (2, 0, 1):
+        single, paid = both[0], 0.0
+        for _ in range(4):
+            _, single, reward, _, ended, _ = task.step(key, single, action, ())
+            paid += float(reward)
+            if ended:
+                break
+        _, together, reward, terminated, truncated, info = held.step(key, both[1], action, ())
+        lengths.append(int(info["steps"]))
+        assert float(reward) == pytest.approx(paid, abs=1e-6)
+        assert not terminated
+        assert bool(truncated) == bool(ended)
+        both = (single, together)
+    assert lengths == [4, 4, 2], "the episode's end ends it"
+    assert int(both[1].time) == 0, "and begins the next"
+    assert held.horizon == 10, "the rest shows through"
 
 
 def test_the_gymnasium_form_passes_gymnasiums_own_check():

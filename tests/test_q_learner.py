@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from priorax.agents import QLearner
-from priorax.beliefs import Adam, Counts, Ensemble, ExactBayes, TableCount, plain_batch
+from priorax.beliefs import Adam, Batch, Counts, Ensemble, ExactBayes, TableCount, plain_batch
 from priorax.envs.deep_sea import DeepSea
 from priorax.loops.compiled import Episode, Loop, episodes_to_learn, episodes_to_solve, live
 from priorax.networks import MLP, Table
@@ -239,3 +239,24 @@ def test_a_clip_bounds_each_members_gradient_apart():
     first = [leaf for leaf in jax.tree.leaves(after.opt) if leaf.ndim > 1][: len(jax.tree.leaves(state.params))]
     norms = np.sqrt(sum(np.sum(np.asarray(leaf) ** 2, axis=tuple(range(1, leaf.ndim))) for leaf in first)) / 0.1
     np.testing.assert_allclose(norms[1:], 0.5, rtol=1e-3)
+
+
+def test_errors_become_priorities_and_a_surprise_is_replayed_more():
+    """The loss of each example is the derivative by its weight: here against the loss, one example at a time."""
+    belief = Ensemble(3, MLP((8,)), MLP((8,)), prior_scale=2.0, num_outputs=2)
+    state = belief.init(jax.random.key(0), jnp.zeros(2))
+    x = jax.random.normal(jax.random.key(1), (5, 2))
+    action, target = jnp.array([0, 1, 1, 0, 1]), jnp.arange(15.0).reshape(3, 5)
+    weight = jnp.linspace(0.5, 1.5, 15).reshape(3, 5)
+    batch = Batch(x, target, weight, jnp.ones(3), action, None, True)
+    _, info = jax.jit(belief.update)(state, batch, jax.random.key(2))
+    out = belief.forward(state, jax.random.key(2), x, None, True)[..., 0]
+    chosen = jnp.take_along_axis(out, action[None, :, None], axis=2)[..., 0]
+    one = jax.vmap(jax.vmap(belief.head.loss))(chosen[..., None], target)
+    np.testing.assert_allclose(info.examples, one, rtol=1e-4)
+
+
+def test_priorities_need_a_shared_minibatch():
+    belief = Ensemble(3, MLP((8,)), num_outputs=2)
+    with pytest.raises(ValueError, match=r"priority=0\.6 draws one minibatch for all members"):
+        QLearner(belief, EnsembleBuffer(100, 3, 1.0, 0.6), 8)

@@ -86,3 +86,30 @@ def test_bad_settings_are_refused():
         EnsembleBuffer(0, 2)
     with pytest.raises(ValueError, match=r"mask_prob=1.5 must be above 0 and at most 1"):
         EnsembleBuffer(5, 2, 1.5)
+
+
+@pytest.mark.parametrize("count", [100, 150, 400])
+def test_prioritised_draws_are_in_proportion_to_error_to_a_power(count):
+    """More transitions than a row of priorities holds, before and after the ring is full."""
+    buffer = EnsembleBuffer(150, 2, 1.0, priority=0.5, importance=1.0)
+    state = filled(buffer, count)
+    stored = min(count, 150)
+    error = (1.0 + jnp.arange(stored) % 7) ** 2
+    state = buffer.prioritise(state, jnp.arange(stored), error)
+    slots, weight = jax.jit(lambda k: buffer.sample_shared(state, k, 60_000))(jax.random.key(1))
+    share = np.bincount(slots, minlength=150) / 60_000
+    want = np.sqrt(np.asarray(error) + 1e-3)
+    want = want / want.sum()
+    assert share[stored:].sum() == 0
+    np.testing.assert_allclose(share[:stored], want, atol=5 * np.sqrt(want.max() / 60_000))
+    # with importance 1 the weights undo the priorities: weighted, every transition counts alike
+    counted = np.bincount(slots, weight[0], minlength=150)[:stored]
+    np.testing.assert_allclose(counted / counted.mean(), 1.0, atol=0.45)
+    assert float(weight.max()) == 1.0
+
+
+def test_a_new_transition_gets_the_highest_priority_so_far():
+    buffer = EnsembleBuffer(10, 1, 1.0, priority=1.0)
+    state = buffer.prioritise(filled(buffer, 3), jnp.array([1]), jnp.array([9.0]))
+    state = buffer.add(state, transition(3), KEY)
+    np.testing.assert_allclose(state.priority.ravel()[:5], [1, 9.001, 1, 9.001, 0])

@@ -28,8 +28,8 @@ class Reproduce:
     """Reproduce a figure or table of the paper: rows (CSV) and pictures (PNG, SVG)."""
 
     name: Annotated[str, tyro.conf.Positional]
-    """figure1, figure2, figure3, figure4, figure8, figure9, figure10, figure12, figure13, table1, curves, novelty,
-    ablation, bsuite or bandits."""
+    """figure1, figure2, figure3, figure4, figure5, figure8, figure9, figure10, figure11, figure12, figure13, table1,
+    curves, novelty, ablation, bsuite or bandits."""
     preset: Literal["quick", "paper"] = "quick"
     """quick: minutes on two cores; paper: the paper's size."""
     out: Path = field(default_factory=lambda: Path("results"))
@@ -77,17 +77,19 @@ class Train:
     """
 
     agent: str | None = None
-    """bsp (default), bsr, bs, ensemble, eps_greedy, dropout, noisy, bbb, c51, qr, ucb, rlsvi, psrl or ucrl."""
+    """bsp (default), bsr, bs, ensemble, eps_greedy, dropout, noisy, bbb, c51, qr, ucb, rlsvi, psrl, ucrl or d4pg."""
     env: str | None = None
-    """deep_sea (default), deep_sea_stochastic, deep_sea_no_reward, bernoulli_bandit, linear_bandit or gp_bandit."""
+    """deep_sea (default), deep_sea_stochastic, deep_sea_no_reward, bernoulli_bandit, linear_bandit, gp_bandit,
+    cartpole_swingup, cartpole_swingup_wide, cartpole_swingup_smooth, cartpole_balance or bsuite_cartpole_swingup."""
     size: int | None = None
-    """N of DeepSea (default 10); a linear bandit's dimension, a GP bandit's arms."""
+    """N of DeepSea (default 10); a linear bandit's dimension, a GP bandit's arms, bsuite's difficulty plus one."""
     seed: int | None = None
     """Everything random follows from it (default 0)."""
     episodes: int | None = None
     """How many (default 2000)."""
     preset: str | None = None
-    """Hyperparameters: tuned (default), the best found here, or paper, as in its appendix B."""
+    """Hyperparameters: tuned or swingup, the best found here for DeepSea and for cartpole (default: as the environment
+    is), or paper, as in its appendix B."""
     set: tuple[str, ...] = ()
     """Changes to the preset, as in --set prior_scale=3 num_members=10."""
     out: Path | None = None
@@ -104,11 +106,29 @@ class Train:
     """End with one line of JSON on standard output; the bar goes to standard error."""
 
 
+@dataclass(frozen=True)
+class Watch:
+    """See what a run has learned: one episode, without exploring, as an animated GIF. Cartpoles have pictures.
+
+    priorax watch runs/bsp-cartpole_swingup-10-0 --out episode.gif
+    """
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """The folder of a run."""
+    out: Path | None = None
+    """The file to write (default RUN/episode.gif)."""
+    seed: int = 0
+    """From it follows where the episode starts."""
+    mujoco: bool = False
+    """Play and draw it in MuJoCo instead, through dm_control (extra `control`; needs a headless renderer)."""
+
+
 Command = (
     Annotated[Check, tyro.conf.subcommand("check")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
     | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Compare, tyro.conf.subcommand("compare")]
+    | Annotated[Watch, tyro.conf.subcommand("watch")]
     | Annotated[Demo, tyro.conf.subcommand("demo")]
 )
 
@@ -129,6 +149,7 @@ def main(arguments: list[str] | None = None) -> int:
         Reproduce: _reproduce,
         Train: _train,
         Compare: _compare,
+        Watch: _watch,
         Demo: _demo,
     }
     try:
@@ -269,6 +290,26 @@ def _train(command: Train) -> int:
     console.print(
         f"{words} of {result.episodes}; {result.env_steps_per_second:,.0f} steps/s; rows in {out}/episodes.csv"
     )
+    return 0
+
+
+def _watch(command: Watch) -> int:
+    from priorax.loops.watching import load, record, record_in_mujoco
+    from priorax.report.episodes import array_frames, cartpole_frames, draws, write_gif
+
+    learned = load(command.run)
+    if not draws(learned.env):
+        name = type(learned.env).__name__
+        raise ValueError(f"there is no picture of a {name} yet; watch a run on cartpole_swingup")
+    out = command.out or command.run / "episode.gif"
+    if command.mujoco:
+        pictures, total = record_in_mujoco(learned, command.seed)
+        write_gif(out, array_frames(pictures))
+    else:
+        recording = record(learned, command.seed)
+        total = float(recording.rewards.sum())
+        write_gif(out, cartpole_frames(recording.env, recording.states, recording.rewards))
+    _announce(f"return {total:.1f}; wrote {out}")
     return 0
 
 

@@ -62,6 +62,8 @@ class MLP:
     """Standard deviation of the initial biases; 0 is the usual start at zero."""
     weight_std: float | None = None
     """Standard deviation of Gaussian initial weights; None is Glorot's uniform."""
+    gain: float | tuple[float, ...] = 1.0
+    """Multiplies the inputs, all or each: the larger, the sooner does the function change."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "widths", tuple(positive_int("widths", w) for w in self.widths))
@@ -92,7 +94,10 @@ class MLP:
 
     def apply(self, params: tuple[Layer, ...], x: Num[Array, "..."], masks: tuple[Array, ...] = ()) -> Array:
         """The function at one input; `masks`, one per hidden layer, multiply the activations (dropout)."""
-        first = jnp.ravel(x).astype(params[0].weight.dtype) @ params[0].weight
+        flat = jnp.ravel(x).astype(params[0].weight.dtype)
+        if self.gain != 1.0:
+            flat = flat * jnp.asarray(self.gain)
+        first = flat @ params[0].weight
         return _after_first(first, params, ACTIVATIONS[self.activation], masks)
 
 

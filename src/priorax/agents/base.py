@@ -5,7 +5,8 @@
     act(state, key, obs)                  -> action
     update_buffer(state, key, transition) -> state          remember one step
     learn_from_buffer(state, key)         -> state, Info
-    mean_values(state, key, obs)          -> [batch, action]    what one would act on to exploit
+    mean_values(state, key, obs)          -> [batch, action]    the mean over what it may follow
+    exploit(state, key, obs)              -> action         the best by that mean: what has been learned, no exploring
 
 Its state has `buffer` (`agent.buffer` says how it is kept), `index` (what was drawn) and `episodes` (begun so far).
 """
@@ -34,9 +35,16 @@ class Agent(Protocol):
     def update_buffer(self, state: Any, key: PRNGKeyArray, transition: Transition) -> Any: ...
     def learn_from_buffer(self, state: Any, key: PRNGKeyArray) -> tuple[Any, Info]: ...
     def mean_values(self, state: Any, key: PRNGKeyArray, obs: Any) -> Float[Array, "batch action"]: ...
+    def exploit(self, state: Any, key: PRNGKeyArray, obs: Any) -> Any: ...
 
 
 def greedy(key: PRNGKeyArray, values: Float[Array, " action"]) -> Int[Array, ""]:
     """The best action, ties broken at random."""
     best = values == jnp.max(values)
     return jnp.argmax(jnp.where(best, jax.random.uniform(key, values.shape), -1.0))
+
+
+def best_by_mean(agent: Agent, state: Any, key: PRNGKeyArray, obs: Any) -> Int[Array, ""]:
+    """`exploit` where actions are finitely many."""
+    one = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], obs)
+    return jnp.argmax(agent.mean_values(state, key, one)[0])

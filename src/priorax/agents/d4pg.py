@@ -1,7 +1,7 @@
 """D4PG (Barth-Maron et al. 2018) for continuous actions: a deterministic policy, a distributional critic, n steps.
 
-The rival of section 4.2.2. Replay is uniform; exploration is Gaussian noise on the policy's action. It has no belief:
-what it does not know, it does not know.
+The rival of section 4.2.2. Replay is uniform or prioritised; exploration is Gaussian noise on the policy's action. It
+has no belief: what it does not know, it does not know.
 """
 
 from typing import Any, NamedTuple
@@ -57,6 +57,8 @@ class D4PG(eqx.Module):
     """Updates between copies into the target networks."""
     action_noise: float | Float[Array, ""] = 0.3
     """Standard deviation of the noise on actions, as a share of the bound."""
+    input_scale: tuple[float, ...] = eqx.field(static=True, default=())
+    """Multiplies each number of an observation; (): as it is."""
 
     def __check_init__(self) -> None:
         positive_int("num_actions", self.num_actions)
@@ -71,7 +73,7 @@ class D4PG(eqx.Module):
         key_actor, key_critic = jax.random.split(key)
         action = jnp.zeros(self.num_actions)
         nets = Nets(
-            self.network.init(key_actor, obs, self.num_actions),
+            self.network.init(key_actor, jnp.ravel(obs), self.num_actions),
             self.network.init(key_critic, self._pair(obs, action), self.head.size),
         )
         opt = Nets(self.actor_optimizer.init(nets.actor), self.critic_optimizer.init(nets.critic))
@@ -81,14 +83,17 @@ class D4PG(eqx.Module):
 
     def policy(self, actor: PyTree, obs: Array) -> Float[Array, " dim"]:
         """The action at ONE observation."""
-        return self.bound * jnp.tanh(self.network.apply(actor, obs))
+        return self.bound * jnp.tanh(self.network.apply(actor, self._scaled(obs)))
 
     def outcomes(self, critic: PyTree, obs: Array, action: Array) -> Float[Array, " atom"]:
         """The critic's logits at ONE observation and action."""
         return self.network.apply(critic, self._pair(obs, action))
 
     def _pair(self, obs: Array, action: Array) -> Array:
-        return jnp.concatenate([jnp.ravel(obs), action / self.bound])
+        return jnp.concatenate([self._scaled(obs), action / self.bound])
+
+    def _scaled(self, obs: Array) -> Array:
+        return jnp.ravel(obs) * (jnp.asarray(self.input_scale) if self.input_scale else 1.0)
 
     def start_episode(self, state: D4PGState, key: PRNGKeyArray) -> D4PGState:
         return state._replace(episodes=state.episodes + 1)
@@ -102,7 +107,7 @@ class D4PG(eqx.Module):
 
     def learn_from_buffer(self, state: D4PGState, key: PRNGKeyArray) -> tuple[D4PGState, Info]:
         """One step of the critic on the distributional loss, one of the policy up the critic's mean."""
-        slots, _ = self.buffer.sample_shared(state.buffer, key, self.batch_size)
+        slots, weights = self.buffer.sample_shared(state.buffer, key, self.batch_size)
         step: Transition = self.buffer.get(state.buffer, slots)
         last, reward, discount = self.buffer.returns(
             state.buffer, slots, self.n_step, self.discount, lambda slots: self.buffer.get(state.buffer, slots)
@@ -116,9 +121,10 @@ class D4PG(eqx.Module):
 
         targets = jax.vmap(target)(end.next_obs, reward, discount)
 
-        def critic_loss(critic: PyTree) -> Array:
+        def critic_loss(critic: PyTree) -> tuple[Array, Array]:
             out = jax.vmap(lambda obs, action: self.outcomes(critic, obs, action))(step.obs, step.action)
-            return some * jnp.mean(jax.vmap(self.head.loss)(out, targets))
+            losses = jax.vmap(self.head.loss)(out, targets)
+            return some * jnp.mean(weights[0] * losses), losses
 
         def actor_loss(actor: PyTree) -> Array:
             def value(obs: Array) -> Array:
@@ -126,7 +132,7 @@ class D4PG(eqx.Module):
 
             return -some * jnp.mean(jax.vmap(value)(step.obs))
 
-        loss, by_critic = jax.value_and_grad(critic_loss)(state.nets.critic)
+        (loss, losses), by_critic = jax.value_and_grad(critic_loss, has_aux=True)(state.nets.critic)
         by_actor = jax.grad(actor_loss)(state.nets.actor)
         moved_actor, opt_actor = self.actor_optimizer.update(by_actor, state.opt.actor, state.nets.actor)
         moved_critic, opt_critic = self.critic_optimizer.update(by_critic, state.opt.critic, state.nets.critic)
@@ -135,6 +141,9 @@ class D4PG(eqx.Module):
         copy = updates % self.target_period == 0
         kept = jax.tree.map(lambda new, old: jnp.where(copy, new, old), nets, state.target)
         after = state._replace(nets=nets, target=kept, opt=Nets(opt_actor, opt_critic), updates=updates)
+        if self.buffer.priority > 0:
+            error = jnp.sqrt(jnp.maximum(losses, 0.0))
+            after = after._replace(buffer=self.buffer.prioritise(state.buffer, slots, error))
         return after, Info(loss[None])
 
     def mean_values(self, state: D4PGState, key: PRNGKeyArray, obs: Any) -> Float[Array, "batch 1"]:
@@ -144,3 +153,7 @@ class D4PG(eqx.Module):
             return self.head.value(self.outcomes(state.nets.critic, obs, self.policy(state.nets.actor, obs)))
 
         return jax.vmap(value)(obs)[:, None]
+
+    def exploit(self, state: D4PGState, key: PRNGKeyArray, obs: Any) -> Float[Array, " dim"]:
+        """The policy's action, without noise."""
+        return self.policy(state.nets.actor, obs)

@@ -12,6 +12,7 @@
     ucb          DQN paid a bonus for states seldom visited, by their true counts
     rlsvi, psrl  exact posterior sampling for finite states: of Q, of the environment
     ucrl         exact optimism for finite states
+    d4pg         a deterministic policy and a distributional critic, for continuous actions
 
 They differ in nothing else. `settings(name, preset)` says all of it; `build` makes the agent.
 """
@@ -26,6 +27,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from priorax.agents.base import Agent
+from priorax.agents.d4pg import D4PG
 from priorax.agents.q_learner import QLearner
 from priorax.agents.tabular import PSRL, RLSVI, UCRL, Planner, Tabular
 from priorax.beliefs import (
@@ -50,7 +52,7 @@ from priorax.priors import Around, Linear, Tabulated
 from priorax.replay import EnsembleBuffer
 
 PRIORS = ("none", "network", "linear", "optimal")
-BELIEFS = ("ensemble", "dropout", "noisy", "bbb")
+BELIEFS = ("ensemble", "dropout", "noisy", "bbb", "d4pg")
 PLANNERS = ("rlsvi", "psrl", "ucrl")
 HEADS = ("scalar", "c51", "qr")
 
@@ -61,11 +63,13 @@ class Settings:
 
     belief: str = "ensemble"
     """What represents uncertainty: ensemble, dropout, noisy, bbb; or, for finite states, an exact planner: rlsvi, psrl,
-    ucrl, for which only discount, noise_std, prior_std, concentration and confidence mean anything."""
+    ucrl, for which only discount, noise_std, prior_std, concentration and confidence mean anything; or d4pg."""
     num_members: int = 20
     """K; 1 for what is no ensemble."""
     widths: tuple[int, ...] = (20, 20)
     """Units of each hidden layer; () is linear."""
+    input_scale: tuple[float, ...] = ()
+    """Multiplies each number of an observation; (): as it is."""
     learning_rate: float = 2e-3
     """Of Adam."""
     batch_size: int = 256
@@ -74,6 +78,10 @@ class Settings:
     """One minibatch for all members, with masks as weights; else each draws from its own transitions."""
     capacity: int = 100_000
     """Transitions that replay keeps."""
+    priority: float = 0.0
+    """The power of its error that a transition is replayed in proportion to; 0: uniformly. Needs shared_batch."""
+    importance: float = 0.4
+    """How far weights undo that: 0 not at all, 1 wholly."""
     mask_prob: float = 1.0
     """The chance that a transition belongs to a member; 1: no bootstrap."""
     prior: str = "network"
@@ -81,6 +89,11 @@ class Settings:
     environment knows them (the paper's task-specific knowledge)."""
     prior_scale: float = 10.0
     """beta: multiplies the prior function; for `optimal`, the standard deviation of the draws."""
+    prior_gain: float = 1.0
+    """Multiplies, of array observations, what the prior network sees (after input_scale): the larger, the less does
+    what was learned at one observation say about another."""
+    prior_bias: float = 0.0
+    """Standard deviation of that network's biases; without any it is linear along each ray from the origin."""
     scale_with_states: bool = True
     """Of discrete states, take prior_scale as meant for 400 of them and multiply it by sqrt(states/400): N/2, not 10,
     in an N x N DeepSea. Glorot's first layer shrinks with the number of its inputs though only one is ever on; this
@@ -98,8 +111,10 @@ class Settings:
     """Rewards summed before the bootstrap."""
     clip: float | None = None
     """The largest norm of a member's gradient; none: any."""
+    hold: int = 1
+    """Environment steps for which an action is held."""
     learn_every: int = 1
-    """Environment steps per update; 0: one update at each episode's end."""
+    """Actions per update; 0: one update at each episode's end."""
     draw_each_step: bool = False
     """Draw a member at each step instead of each episode."""
     epsilon: float | None = None
@@ -120,6 +135,10 @@ class Settings:
     """Of noisy and bbb: the noise at the start; none: as their authors have it."""
     kl_weight: float = 1.0
     """Of bbb: what the prior over weights counts for."""
+    action_noise: float = 0.3
+    """Of d4pg: the standard deviation of the noise on its actions, as a share of their bound."""
+    actor_rate: float = 1e-4
+    """Of d4pg: the policy's learning rate."""
     bonus_scale: float = 0.0
     """beta of a count bonus beta/sqrt(N(s)); 0: none."""
     first_count: float = 1.0
@@ -146,7 +165,25 @@ PAPER = Settings(
     scale_with_states=False,
     learn_every=0,
 )
-PRESETS = {"tuned": TUNED, "paper": PAPER}
+SWINGUP = Settings(
+    widths=(50, 50),
+    input_scale=(1.0, 1.0, 0.2, 1.0, 0.4),
+    learning_rate=3e-3,
+    batch_size=128,
+    capacity=250_000,
+    prior_scale=20.0,
+    prior_gain=3.0,
+    prior_bias=1.0,
+    discount=0.98,
+    target_period=20,
+    double_q=True,
+    n_step=3,
+    clip=10.0,
+    hold=4,
+    lowest=-20.0,
+    highest=200.0,
+)
+PRESETS = {"tuned": TUNED, "paper": PAPER, "swingup": SWINGUP}
 """`tuned`, the default, is the best found here on DeepSea, one rule for N=10 to 100 (see `scale_with_states`). It does
 NOT bootstrap: every member sees every transition (mask 1), its prior and its start alone make it differ; halving the
 data only slows members down. That holds in noise too, as far as measured: windy DeepSea is learned (`priorax reproduce
@@ -174,6 +211,7 @@ AGENTS: dict[str, dict[str, Any]] = {
     "rlsvi": {**_ONE, "belief": "rlsvi", "learn_every": 0},
     "psrl": {**_ONE, "belief": "psrl", "learn_every": 0},
     "ucrl": {**_ONE, "belief": "ucrl", "learn_every": 0, "confidence": 0.003},
+    "d4pg": {**_ONE, "belief": "d4pg", "head": "c51"},
 }
 """What each changes in a preset."""
 
@@ -194,22 +232,30 @@ def build(
     num_states: int | None = None,
     horizon: int | None = None,
     optimal_values: Any = None,
+    bound: float | None = None,
 ) -> Agent:
     """The agent with those hyperparameters. `num_states`: observations are indices below it, else arrays.
 
-    `horizon`: steps of an episode at most, for planners; `optimal_values`: [state, action], for the prior `optimal`.
+    `horizon`: steps of an episode at most, for planners; `optimal_values`: [state, action], for the prior `optimal`;
+    `bound`: of continuous actions, which have `num_actions` dimensions.
     """
     one_of("belief", settings.belief, (*BELIEFS, *PLANNERS))
     one_of("prior", settings.prior, PRIORS)
     one_of("head", settings.head, HEADS)
+    if (settings.belief == "d4pg") != (bound is not None):
+        if bound is None:
+            raise ValueError("d4pg needs continuous actions; use another agent here, or an environment that has them")
+        raise ValueError(f"belief={settings.belief!r} needs finitely many actions, and these are continuous; use d4pg")
     if settings.belief in PLANNERS:
         if num_states is None:
             raise ValueError(f"belief={settings.belief!r} needs finite states, observed by index; use an ensemble here")
         return Tabular(_planner(settings), num_states, num_actions, horizon or 200, settings.discount)
+    if bound is not None:
+        return _d4pg(settings, num_actions, bound)
     belief = _belief(settings, num_actions, num_states, optimal_values)
     return QLearner(
         belief,
-        EnsembleBuffer(settings.capacity, belief.num_streams, settings.mask_prob),
+        _buffer(settings, belief.num_streams),
         settings.batch_size,
         settings.discount,
         settings.target_period,
@@ -223,6 +269,32 @@ def build(
     )
 
 
+def _buffer(settings: Settings, num_streams: int) -> EnsembleBuffer:
+    return EnsembleBuffer(settings.capacity, num_streams, settings.mask_prob, settings.priority, settings.importance)
+
+
+def _d4pg(settings: Settings, num_actions: int, bound: float) -> D4PG:
+    _refuse_for_one_network(settings)
+    head = _head(settings)
+    if not isinstance(head, C51):
+        raise ValueError(f"head={settings.head!r} does not go with d4pg, whose critic has atoms; leave it at 'c51'")
+    return D4PG(
+        num_actions,
+        head,
+        _buffer(settings, 1),
+        bound,
+        MLP(settings.widths),
+        Adam(settings.actor_rate, clip=settings.clip),
+        Adam(settings.learning_rate, clip=settings.clip),
+        settings.batch_size,
+        settings.discount,
+        settings.n_step,
+        settings.target_period,
+        settings.action_noise,
+        settings.input_scale,
+    )
+
+
 def _planner(settings: Settings) -> Planner:
     if settings.belief == "rlsvi":
         return RLSVI(settings.noise_std, settings.prior_std)
@@ -232,7 +304,10 @@ def _planner(settings: Settings) -> Planner:
 
 
 def _belief(settings: Settings, num_actions: int, num_states: int | None, optimal_values: Any) -> Belief:
-    network: MLP | Table = MLP(settings.widths) if num_states is None else Table(num_states, settings.widths)
+    if num_states is None:
+        network: MLP | Table = MLP(settings.widths, gain=settings.input_scale or 1.0)
+    else:
+        network = Table(num_states, settings.widths)
     scale, rate = settings.prior_scale, settings.learning_rate
     if settings.scale_with_states and num_states is not None:
         scale *= (num_states / 400) ** 0.5 if settings.prior == "network" else 1.0
@@ -251,7 +326,8 @@ def _belief(settings: Settings, num_actions: int, num_states: int | None, optima
         if settings.belief == "noisy":
             return noisy(**start, **common)
         return bayes_by_backprop(settings.kl_weight, prior_std=settings.prior_std, **start, **common)
-    sparse = num_states is not None and settings.l2 == 0 and settings.target_period == 1 and settings.clip is None
+    dense = settings.l2 > 0 or settings.target_period > 1 or settings.clip is not None or settings.priority > 0
+    sparse = num_states is not None and not dense
     ensemble = Ensemble(
         settings.num_members,
         prior=_prior(settings, network, num_states, optimal_values),
@@ -292,7 +368,10 @@ def _prior(settings: Settings, network: Network, num_states: int | None, optimal
         return Around(tuple(map(tuple, optimal_values.tolist())), settings.prior_scale)
     if settings.prior == "linear":
         return Linear() if num_states is None else Tabulated(Table(num_states, (), weight_std=1.0), num_states)
-    return network if num_states is None else Tabulated(network, num_states)
+    if num_states is not None:
+        return Tabulated(network, num_states)
+    gain = tuple(settings.prior_gain * each for each in settings.input_scale) or settings.prior_gain
+    return MLP(settings.widths, gain=gain, bias_scale=settings.prior_bias)
 
 
 def check_members_differ(agent: QLearner, state: State, obs: Any) -> None:

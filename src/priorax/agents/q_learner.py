@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from priorax.agents.base import greedy
+from priorax.agents.base import best_by_mean, greedy
 from priorax.beliefs import (
     Batch,
     Belief,
@@ -100,7 +100,13 @@ class QLearner(eqx.Module):
                 f"num_streams={self.buffer.num_streams} of the buffer differs from the belief's "
                 f"{self.belief.num_streams}; give both the same"
             )
+        if self.buffer.priority > 0 and not self.shared_batch:
+            raise ValueError(
+                f"priority={self.buffer.priority} draws one minibatch for all members; use shared_batch=True"
+            )
         if isinstance(self.belief, Ensemble) and self.belief.is_sparse:
+            if self.buffer.priority > 0:
+                raise ValueError(f"priority={self.buffer.priority} does not go with sparse rows; use sparse_rows='no'")
             if self.target_period > 1:
                 raise ValueError(
                     f"target_period={self.target_period} would copy the whole table that sparse_rows spares; "
@@ -146,6 +152,9 @@ class QLearner(eqx.Module):
     def mean_values(self, state: AgentState, key: PRNGKeyArray, obs: Any) -> Float[Array, "batch action"]:
         """The mean of the belief's functions on a batch of observations: what one would act on to exploit."""
         return jnp.mean(belief_values(self.belief, state.belief, key, obs), axis=0)
+
+    def exploit(self, state: AgentState, key: PRNGKeyArray, obs: Any) -> Int[Array, ""]:
+        return best_by_mean(self, state, key, obs)
 
     def update_buffer(self, state: AgentState, key: PRNGKeyArray, transition: Transition) -> AgentState:
         """Remember one transition; beliefs that count, count it."""
@@ -196,7 +205,11 @@ class QLearner(eqx.Module):
         updates = state.updates + 1
         copy = updates % self.target_period == 0
         kept = jax.tree.map(lambda new, old: jnp.where(copy, new, old), belief.params if lagged else (), state.target)
-        return state._replace(belief=belief, target=kept, updates=updates), info
+        buffer = state.buffer
+        if self.buffer.priority > 0 and info.examples is not None:
+            error = jnp.sqrt(jnp.mean(jnp.maximum(info.examples, 0.0), axis=0))
+            buffer = self.buffer.prioritise(buffer, slots, error)
+        return state._replace(belief=belief, target=kept, updates=updates, buffer=buffer), info
 
     def _sampled(self, state: AgentState, slots: Int[Array, "*stream batch"]) -> tuple[Transition, Any, Any, Array]:
         """The transitions in those slots, over n_step steps: from s to where the bootstrap is, with the rewards between

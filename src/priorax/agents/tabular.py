@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from priorax.agents.base import greedy
+from priorax.agents.base import best_by_mean, greedy
 from priorax.beliefs import Info
 from priorax.checks import positive, positive_int
 from priorax.replay import Buffer, EnsembleBuffer, Transition
@@ -243,3 +243,6 @@ class Tabular(eqx.Module):
 
     def mean_values(self, state: TabularState, key: PRNGKeyArray, obs: Any) -> Float[Array, "batch action"]:
         return self.plan(state.model, None)[obs]
+
+    def exploit(self, state: TabularState, key: PRNGKeyArray, obs: Any) -> Int[Array, ""]:
+        return best_by_mean(self, state, key, obs)

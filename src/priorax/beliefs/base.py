@@ -85,6 +85,8 @@ class Info(NamedTuple):
     """Diagnostics of one update."""
 
     loss: Float[Array, " stream"]
+    examples: Float[Array, "stream batch"] | None = None
+    """The loss of each example, before its weight."""
 
 
 class Batch(eqx.Module):
@@ -218,14 +220,18 @@ def gradient_step(
     """One optimiser step on the streams' losses. `per_stream`: params have a leading stream axis, and the optimiser
     sees each stream apart, so that even a gradient clip does not couple members."""
 
-    def total(params: PyTree) -> tuple[Array, Array]:
-        losses = belief.losses(state._replace(params=params), batch, key)
+    def total(params: PyTree, weight: Array) -> tuple[Array, Array]:
+        weighted = eqx.tree_at(lambda batch: batch.weight, batch, weight)
+        losses = belief.losses(state._replace(params=params), weighted, key)
         return jnp.sum(losses), losses
 
-    grads, losses = jax.grad(total, has_aux=True)(state.params)
+    # a stream's loss is the mean over examples of weight times loss: by the weight, its derivative is the example's
+    (grads, by_weight), losses = jax.grad(total, argnums=(0, 1), has_aux=True)(state.params, batch.weight)
     step = jax.vmap(belief.optimizer.update) if per_stream else belief.optimizer.update
     updates, opt = step(grads, state.opt, state.params)
-    return state._replace(params=optax.apply_updates(state.params, updates), opt=opt), Info(losses)
+    return state._replace(params=optax.apply_updates(state.params, updates), opt=opt), Info(
+        losses, by_weight * batch.weight.shape[1]
+    )
 
 
 def values_of(head: Head, out: Float[Array, "*batch output size"]) -> Float[Array, "*batch output"]:

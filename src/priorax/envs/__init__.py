@@ -6,11 +6,13 @@
     step(key, state, action, params)  -> observation, state, reward, terminated, truncated, info
 
 `step` resets by itself; the observation before that reset is `info["final_observation"]`. An environment may also have
-`num_states` (observations are indices below it), `horizon` (steps of an episode, at most), `params(key)` (a draw of
-what varies between seeds), `info["bad"]`, `optimal_path(params)`, `optimal_values(params, discount)` and
-`optimal_return`: see DeepSea.
+`num_states` (observations are indices below it), `action_bound` (actions are arrays of `num_actions` numbers, between
+minus and plus this; or gymnax's `action_space` says so), `horizon` (steps of an episode, at most), `params(key)` (a
+draw of what varies between seeds), `info["steps"]` (see `Held`), `info["bad"]`, `optimal_path(params)`,
+`optimal_values(params, discount)` and `optimal_return`: see DeepSea.
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
@@ -18,8 +20,10 @@ from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from priorax.checks import one_of
 from priorax.envs.bandits import BernoulliBandit, GaussianProcessBandit, LinearBandit
+from priorax.envs.bsuite_cartpole import BsuiteCartpole
 from priorax.envs.cartpole import CartpoleSwingup
 from priorax.envs.deep_sea import DeepSea
+from priorax.envs.held import Held as Held
 
 
 @runtime_checkable
@@ -46,21 +50,30 @@ ENVIRONMENTS: dict[str, Callable[[int], Environment]] = {
     "linear_bandit": lambda size: LinearBandit(dim=size),
     "gp_bandit": lambda size: GaussianProcessBandit(num_arms=size),
     "cartpole_swingup": lambda size: CartpoleSwingup(),
+    "cartpole_swingup_wide": lambda size: CartpoleSwingup(height=0.8, reach=0.5),
+    "cartpole_swingup_smooth": lambda size: CartpoleSwingup(smooth=True),
+    "cartpole_balance": lambda size: CartpoleSwingup(smooth=True, upright=True),
+    "bsuite_cartpole_swingup": lambda size: BsuiteCartpole(size - 1),
 }
-"""By name; each takes a size: of the grid, the dimension of a linear bandit, the arms of a GP bandit (cartpole has
-none, and ignores it). Without reward, novelty is the only drive; `bsuite_` ones have the mask of bsuite."""
+"""By name; each takes a size: of the grid, the dimension of a linear bandit, the arms of a GP bandit, bsuite's
+difficulty plus one (the other cartpoles have none, and ignore it). Without reward, novelty is the only drive; `bsuite_`
+DeepSeas have the mask of bsuite."""
 
 
-def make_environment(name: str, size: int) -> Environment:
-    """The environment of that name and size."""
-    return ENVIRONMENTS[one_of("env", name, ENVIRONMENTS)](size)
+def make_environment(name: str, size: int, continuous: bool = False) -> Environment:
+    """The environment of that name and size; with continuous actions, where it has them."""
+    env = ENVIRONMENTS[one_of("env", name, ENVIRONMENTS)](size)
+    if continuous:
+        if not isinstance(env, CartpoleSwingup):
+            known = [name for name in ENVIRONMENTS if name.startswith("cartpole")]
+            raise ValueError(f"env={name!r} has no form with continuous actions; these have one: {', '.join(known)}")
+        return dataclasses.replace(env, pushes=())
+    return env
 
 
-def check_discrete(env: Any) -> None:
-    """Refuse what the Q-learner cannot act in."""
+def action_bound(env: Any) -> float | None:
+    """The bound of continuous actions; None: they are finitely many."""
+    if hasattr(env, "action_bound"):
+        return env.action_bound
     space = env.action_space(env.default_params) if hasattr(env, "action_space") else None
-    if space is not None and not hasattr(space, "n"):
-        raise ValueError(
-            f"the environment {type(env).__name__} has continuous actions ({type(space).__name__}); "
-            "the Q-learner needs a finite set of them: discretise the actions"
-        )
+    return None if space is None or hasattr(space, "n") else float(space.high)

@@ -6,7 +6,9 @@ The physics is that of the DeepMind control suite's cartpole, as MuJoCo steps it
 stops early at the rail, by some 1e-7, which the pole's chaos makes 1e-5 to 1e-2.
 
 The reward is the paper's: +1 where the pole is up (cos theta > 0.95), the cart central (|x| < 0.1) and both slow
-(|theta'| < 1, |x'| < 1), less 0.1 |u| for pushing.
+(|theta'| < 1, |x'| < 1), less 0.1 |u| for pushing. With `smooth=True` it is the control suite's own smooth one, at most
+1 a step, and `upright=True` starts with the pole up: its tasks `swingup` and `balance`, to which an agent that fails at
+the sparse one can be put first.
 """
 
 from dataclasses import dataclass
@@ -53,6 +55,10 @@ class CartpoleSwingup:
     """... and both speeds below this."""
     push_cost: float = 0.1
     """Times |u|."""
+    smooth: bool = False
+    """The control suite's smooth reward instead."""
+    upright: bool = False
+    """Start with the pole up."""
     steps: int = 1000
     """Of an episode; its end is a truncation."""
 
@@ -63,7 +69,13 @@ class CartpoleSwingup:
 
     @property
     def num_actions(self) -> int:
-        return len(self.pushes)
+        """How many there are; the dimension of continuous ones."""
+        return len(self.pushes) or 1
+
+    @property
+    def action_bound(self) -> float | None:
+        """Continuous actions are between minus this and this."""
+        return None if self.pushes else 1.0
 
     @property
     def horizon(self) -> int:
@@ -74,9 +86,13 @@ class CartpoleSwingup:
         return ()
 
     def reset(self, key: PRNGKeyArray, params: Any) -> tuple[Array, State]:
-        """Hanging down, nearly at rest: normal numbers of standard deviation 0.01 around it."""
+        """Hanging down, nearly at rest: normal numbers of standard deviation 0.01 around it. Or, as the suite has it,
+        the pole up within 0.034 and the cart anywhere within 0.1."""
         x, theta, x_dot, theta_dot = 0.01 * jax.random.normal(key, (4,))
-        state = State(x, np.pi + theta, x_dot, theta_dot, jnp.zeros((), int))
+        theta = np.pi + theta
+        if self.upright:
+            x, theta = jnp.array([0.1, 0.034]) * jax.random.uniform(key, (2,), minval=-1.0)
+        state = State(x, theta, x_dot, theta_dot, jnp.zeros((), int))
         return self.observe(state), state
 
     def observe(self, state: State) -> Float[Array, "5"]:
@@ -91,6 +107,9 @@ class CartpoleSwingup:
 
     def reward(self, state: State, u: Float[Array, ""]) -> Float[Array, ""]:
         """Of arriving in a state by a push."""
+        if self.smooth:
+            high, central = (1 + jnp.cos(state.theta)) / 2, (1 + _near(state.x / 2)) / 2
+            return high * central * (4 + 1 - u**2) / 5 * (1 + _near(state.theta_dot / 5)) / 2
         up = (jnp.cos(state.theta) > self.height) & (jnp.abs(state.x) < self.reach)
         slow = (jnp.abs(state.theta_dot) < self.speed) & (jnp.abs(state.x_dot) < self.speed)
         return jnp.where(up & slow, 1.0, 0.0) - self.push_cost * jnp.abs(u)
@@ -106,6 +125,11 @@ class CartpoleSwingup:
         following = jax.tree.map(lambda a, b: jnp.where(truncated, a, b), start, after)
         obs = jnp.where(truncated, first, final)
         return obs, following, self.reward(after, u), jnp.zeros((), bool), truncated, {"final_observation": final}
+
+
+def _near(x: Float[Array, ""]) -> Float[Array, ""]:
+    """1 at zero, 0.1 at one: the bell of the control suite's `tolerance`."""
+    return 0.1 ** (x**2)
 
 
 def advance(state: State, u: Float[Array, ""]) -> State:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from priorax.checks import one_of
-from priorax.experiments.sweep import hours, run_sweep
+from priorax.experiments.sweep import hours, run_sweep, time_to_learn
 from priorax.report.plots import save_figure
 from priorax.report.rows import Row, read_rows, write_rows
 from priorax.version import __version__
@@ -23,9 +23,11 @@ NAMES = (
     "figure2",
     "figure3",
     "figure4",
+    "figure5",
     "figure8",
     "figure9",
     "figure10",
+    "figure11",
     "figure12",
     "figure13",
     "table1",
@@ -74,7 +76,8 @@ def reproduce(
     elif many:
         most = hours(module.ladders(preset))
         announce(f"at most about {most:.1f} hours on two cores; stop it when you like, it goes on from {path}")
-        run_sweep(name, preset, module.ladders(preset), path, report)
+        outcome = getattr(module, "outcome", time_to_learn)
+        run_sweep(name, preset, module.ladders(preset), path, report, outcome=outcome)
     else:
         stamp = {"experiment": name, "preset": preset, "version": __version__}
         write_rows(path, [{**stamp, **row} for row in module.run(preset, report)])

@@ -1,18 +1,20 @@
 """Experiments that are many runs: rows as they finish, each run once, whatever interrupts.
 
-A module of this kind has `ladders(preset)`: lists of levels of tasks (`loops/parallel.py`). Its rows file is also its
-memory: a run whose row is there, from this version and with these very settings, is not run again.
+A module of this kind has `ladders(preset)`: lists of levels of tasks (`loops/parallel.py`), and may have
+`outcome(result)`: what to write of a run, by default one row, how long it took to learn. Its rows file is also its
+memory: a run that has rows there, from this version and with these very settings, is not run again.
 """
 
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from priorax.agents import settings
 from priorax.loops.parallel import Task, climb
+from priorax.loops.training import Result
 from priorax.report.rows import Row, read_rows, write_rows
 from priorax.version import __version__
 
@@ -26,8 +28,26 @@ def task(name: str, agent: str, size: int, seed: int, episodes: int, env: str = 
     return Task(name, {**arguments, "stop_when_learned": True})
 
 
-def run_sweep(name: str, preset: str, ladders: Sequence[Any], path: Path, report: Any, only: bool = True) -> list[Row]:
-    """Run what has no row yet; every finished run is a row in the file at once. Gives the rows of these runs.
+Outcome = Callable[[Result], list[dict[str, Any]]]
+
+
+def time_to_learn(result: Result) -> list[dict[str, Any]]:
+    """One row: how long a run took to learn."""
+    summary = result.summary()
+    wanted = ("episodes", "episodes_to_learn", "episodes_to_solve", "total_return", "env_steps", "env_steps_per_second")
+    return [{name: summary[name] for name in wanted}]
+
+
+def run_sweep(
+    name: str,
+    preset: str,
+    ladders: Sequence[Any],
+    path: Path,
+    report: Any,
+    only: bool = True,
+    outcome: Outcome = time_to_learn,
+) -> list[Row]:
+    """Run what has no rows yet; those of a finished run are in the file at once. Gives the rows of these runs.
 
     `only`: rows of other runs than these, as of other settings, are dropped."""
     stamp = {"experiment": name, "preset": preset, "version": __version__}
@@ -47,11 +67,11 @@ def run_sweep(name: str, preset: str, ladders: Sequence[Any], path: Path, report
 
     report(len(known) / total, f"{len(known)} of at most {total} runs")
     for item, result in climb(ladders, done):
-        row = {**stamp, **_row(item), **_outcome(result)}
-        rows.append(row)
-        known[_identity(row)] = row
+        new = [{**stamp, **_row(item), **row} for row in outcome(result)]
+        rows.extend(new)
+        known[_identity(new[0])] = new[0]
         write_rows(path, sorted(rows, key=lambda row: (row["name"], row["size"], row["seed"])))
-        report(len(known) / total, f"{item.name} N={row['size']}: {result.episodes_to_learn or 'not learned'}")
+        report(len(known) / total, f"{item.name} N={result.size}: {result.episodes_to_learn or 'not learned'}")
     return [row for row in read_rows(path) if _identity(row) in wanted]
 
 
@@ -87,12 +107,6 @@ def fingerprint(agent: str, changes: Mapping[str, Any], preset: str = "tuned") -
     """A short name for all hyperparameters together, so that another preset's rows are not taken for this one's."""
     text = json.dumps(dataclasses.asdict(settings(agent, preset, **changes)), sort_keys=True)
     return "s" + hashlib.sha256(text.encode()).hexdigest()[:8]
-
-
-def _outcome(result: Any) -> dict[str, Any]:
-    summary = result.summary()
-    wanted = ("episodes", "episodes_to_learn", "episodes_to_solve", "total_return", "env_steps", "env_steps_per_second")
-    return {name: summary[name] for name in wanted}
 
 
 def _identity(row: Any) -> tuple[str, ...]:

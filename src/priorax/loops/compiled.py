@@ -43,6 +43,8 @@ class Steps(NamedTuple):
     """At an episode's end: whether the greedy policy of the mean is optimal, where the environment knows its path."""
     loss: Array
     """Mean over the members, zero where nothing was learned."""
+    taken: Array
+    """Steps of the environment: more than one where actions are held."""
 
 
 class Episode(NamedTuple):
@@ -52,6 +54,7 @@ class Episode(NamedTuple):
     """From 1."""
     total_return: float
     length: int
+    """In steps of the environment."""
     bad: bool
     """Whether it was surely not optimal, where the environment says so (DeepSea: left the diagonal by choice)."""
     solved: bool
@@ -136,7 +139,8 @@ class Loop(eqx.Module):
         after = agent._replace(index=index, episodes=episodes)
         due = done if self.learn_every == 0 else t % self.learn_every == 0
         bad = info.get("bad", jnp.zeros((), bool))
-        return Live(after, env, obs, t, due), Steps(reward, done, bad, solved, loss)
+        taken = info.get("steps", jnp.ones((), int))
+        return Live(after, env, obs, t, due), Steps(reward, done, bad, solved, loss, taken)
 
     def solved(self, agent: Any, key: PRNGKeyArray, params: Any) -> Array:
         """Whether the greedy policy of the mean takes the optimal path, where the environment knows one."""
@@ -172,8 +176,8 @@ def chunks(
     while True:
         state, steps = run_chunk(loop, key, params, state, chunk)
         ended = []
-        for reward, done, bad, solved, loss in zip(*(np.asarray(part) for part in steps), strict=True):
-            total, length = total + float(reward), length + 1
+        for reward, done, bad, solved, loss, taken in zip(*(np.asarray(part) for part in steps), strict=True):
+            total, length = total + float(reward), length + int(taken)
             if done:
                 finished, count = finished + 1, count + int(bad)
                 ended.append(Episode(finished, total, length, bool(bad), bool(solved), float(loss), count / finished))

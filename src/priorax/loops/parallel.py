@@ -95,4 +95,4 @@ def _prepare() -> None:
 
 
 def _run(task: Task) -> Result:
-    return train(**task.arguments)._replace(history=[])
+    return train(**task.arguments)

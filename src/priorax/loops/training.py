@@ -15,7 +15,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from priorax.agents import QLearner, Settings, build, check_members_differ, settings
 from priorax.checks import one_of, positive_int
-from priorax.envs import Environment, check_discrete, make_environment
+from priorax.envs import Environment, Held, action_bound, make_environment
 from priorax.loops.compiled import Episode, Live, Loop, chunks, episodes_to_learn, episodes_to_solve, start
 from priorax.loops.run_folder import RunFolder, read_config
 from priorax.storage import BadFile
@@ -31,9 +31,14 @@ DEFAULTS: dict[str, Any] = {
     "size": 10,
     "seed": 0,
     "episodes": 2000,
-    "preset": "tuned",
+    "preset": None,
 }
-"""What a command that says nothing means."""
+"""What a command that says nothing means; no preset is the environment's own."""
+
+
+def preset_for(env: str) -> str:
+    """The hyperparameters found best there."""
+    return "swingup" if "cartpole" in env else "tuned"
 
 
 class Progress(NamedTuple):
@@ -65,10 +70,16 @@ class Result(NamedTuple):
     env_steps_per_second: float
     """Of this process, the first chunk and its compilation apart where there were more."""
     history: list[Episode]
+    probes: list[dict[str, float]]
+    """What a probe found, each with the episodes finished by then."""
 
     def summary(self) -> dict[str, Any]:
-        """All but the history, for JSON."""
-        return {name: value for name, value in self._asdict().items() if name != "history"}
+        """All but the history and the probes, for JSON."""
+        return {name: value for name, value in self._asdict().items() if name not in ("history", "probes")}
+
+
+Probe = Callable[[Loop, Live], dict[str, float]]
+"""Looks at a run between two chunks of steps, and says what it sees."""
 
 
 def train(
@@ -78,7 +89,7 @@ def train(
     size: int = 10,
     seed: int = 0,
     episodes: int = 2000,
-    preset: str = "tuned",
+    preset: str | None = None,
     changes: Mapping[str, Any] | None = None,
     out: Path | str | None = None,
     resume: bool = False,
@@ -88,36 +99,47 @@ def train(
     learned_after: int = 1,
     checkpoint_seconds: float = 60.0,
     report: Callable[[Progress], None] = lambda progress: None,
+    probe: Probe | None = None,
 ) -> Result:
     """Train an agent by name in an environment by name (or your own, in gymnax's shape). Ctrl-C leaves a checkpoint.
 
-    `changes` to the preset's hyperparameters (`agents.Settings`), `out` a folder for rows and checkpoints. It counts as
-    learned when average regret falls below `learned_below`, from episode `learned_after` on.
+    `changes` to the preset's hyperparameters (`agents.Settings`; no preset: the environment's own), `out` a folder for
+    rows and checkpoints. It counts as learned when average regret falls below `learned_below`, from episode
+    `learned_after` on. `probe` looks at the run between chunks of steps.
     """
     positive_int("episodes", episodes)
+    name = env if isinstance(env, str) else type(env).__name__
+    preset = preset or preset_for(name)
     chosen = settings(agent, preset, **(changes or {}))
     loop, key, params = prepare(chosen, env, size, seed)
-    name = env if isinstance(env, str) else type(env).__name__
     asked: dict[str, Any] = {"agent": agent, "env": name, "size": size, "seed": seed, "preset": preset}
     until = _Until(learned_below, learned_after, stop_when_learned)
     config = {**asked, "settings": json.loads(json.dumps(dataclasses.asdict(chosen))), "version": __version__}
     if out is None:
-        return _run(loop, key, params, None, asked, episodes, until, checkpoint_seconds, report)
+        return _run(loop, key, params, None, asked, episodes, until, checkpoint_seconds, report, probe)
     with contextlib.closing(RunFolder(Path(out), loop.agent.buffer, config, episodes, resume, overwrite)) as folder:
-        return _run(loop, key, params, folder, asked, episodes, until, checkpoint_seconds, report)
+        return _run(loop, key, params, folder, asked, episodes, until, checkpoint_seconds, report, probe)
+
+
+def settings_of(asked: Mapping[str, Any]) -> Settings:
+    """The hyperparameters that those arguments of `train` mean."""
+    return settings(asked["agent"], asked["preset"] or preset_for(asked["env"]), **asked["changes"])
 
 
 def prepare(chosen: Settings, env: str | Environment, size: int, seed: int) -> tuple[Loop, PRNGKeyArray, Any]:
     """An agent in its environment, the key of its run, and what the seed makes of the environment."""
-    world: Any = make_environment(env, positive_int("size", size)) if isinstance(env, str) else env
-    check_discrete(world)
+    world: Any = env
+    if isinstance(env, str):
+        world = make_environment(env, positive_int("size", size), continuous=chosen.belief == "d4pg")
+    if chosen.hold > 1:
+        world = Held(world, chosen.hold)
     key_params, key = jax.random.split(jax.random.key(seed))
     params = world.params(key_params) if hasattr(world, "params") else world.default_params
     values = None
     if chosen.prior == "optimal" and hasattr(world, "optimal_values"):
         values = np.reshape(world.optimal_values(params, chosen.discount), (-1, world.num_actions))
     known = {name: getattr(world, name, None) for name in ("num_states", "horizon")}
-    agent = build(chosen, world.num_actions, **known, optimal_values=values)
+    agent = build(chosen, world.num_actions, **known, optimal_values=values, bound=action_bound(world))
     return Loop(world, agent, chosen.learn_every), key, params
 
 
@@ -139,15 +161,17 @@ def _run(
     until: _Until,
     checkpoint_seconds: float,
     report: Callable[[Progress], None],
+    probe: Probe | None,
 ) -> Result:
     """Start or go on, up to the end."""
     history: list[Episode] = []
+    probes: list[dict[str, float]] = []
     if folder is not None and folder.checkpoints.last is not None:
         snapshot, history = folder.restore(loop, key, params)
     else:
         snapshot = start(loop, key, params)
         _check_at_start(loop, snapshot.live)
-    clock = _Clock(int(snapshot.live.step))
+    clock, held = _Clock(int(snapshot.live.step)), getattr(loop.env, "times", 1)
     learned = episodes_to_learn(history, until.below, until.after)
 
     def over() -> bool:
@@ -164,6 +188,8 @@ def _run(
                 learned = learned or episodes_to_learn([row], until.below, until.after)
                 if over():
                     break
+            if probe is not None:
+                probes.append({"episode": len(history), **probe(loop, following.live)})
             if folder is not None:
                 folder.append(history[known:])
             if not over():  # what is beyond the end is in no checkpoint: a finished run can be made longer
@@ -172,7 +198,7 @@ def _run(
                     folder.checkpoint(snapshot, unless_younger_than=checkpoint_seconds)
             if history[known:]:
                 last = history[-1]
-                report(Progress(last.episode, last.total_return, last.average_regret, clock.speed, learned))
+                report(Progress(last.episode, last.total_return, last.average_regret, clock.speed * held, learned))
     except KeyboardInterrupt:
         if folder is not None:
             folder.checkpoint(snapshot)
@@ -184,8 +210,9 @@ def _run(
         episodes_to_solve=episodes_to_solve(history) if hasattr(loop.env, "optimal_path") else None,
         total_return=float(np.sum([row.total_return for row in history])),
         env_steps=sum(row.length for row in history),
-        env_steps_per_second=clock.speed,
+        env_steps_per_second=clock.speed * held,
         history=history,
+        probes=probes,
     )
     if folder is not None:
         folder.finish(snapshot, result.summary())
@@ -242,7 +269,8 @@ def _parse(name: str, text: str) -> Any:
         if isinstance(example, bool):
             return {"true": True, "false": False}[text.lower()]
         if isinstance(example, tuple):
-            return tuple(int(part) for part in text.strip("()").split(",") if part.strip())
+            number = int if name == "widths" else float
+            return tuple(number(part) for part in text.strip("()").split(",") if part.strip())
         if example is None:
             return None if text.lower() == "none" else float(text)
         return type(example)(text)
@@ -256,7 +284,7 @@ def resumed(path: Path, given: Mapping[str, Any], changes: Mapping[str, Any]) ->
     found = read_config(path)
     try:
         asked = {name: found[name] for name in DEFAULTS}
-        stored = {**found["settings"], "widths": tuple(found["settings"]["widths"])}
+        stored = {**found["settings"], **{name: tuple(found["settings"][name]) for name in ("widths", "input_scale")}}
     except (KeyError, TypeError) as error:
         raise BadFile(f"{path / 'run.json'} is damaged ({error!r}); start the run again with --overwrite") from None
     if any(asked[name] != given[name] for name in ("agent", "preset") if name in given):

@@ -3,6 +3,10 @@
 One ring holds the transitions. A transition belongs to stream k with probability `mask_prob`, drawn once at insertion
 (algorithm 4). Each stream keeps a ring of the insertion times of its own transitions, so that it can draw a full
 minibatch from them, uniformly and exactly; with `mask_prob` 1 every transition is everyone's and no ring is kept.
+
+With `priority` above 0 shared minibatches are drawn in proportion to error^priority (Schaul et al. 2016), and weighted
+so that what is learned leans to the uniform. Priorities lie in rows of 64: one sum per row says which row a draw falls
+into, a look at that row where.
 """
 
 from collections.abc import Callable
@@ -13,7 +17,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from priorax.checks import positive_int
+from priorax.checks import non_negative, positive_int
+
+ROW = 64
+"""Priorities side by side."""
 
 
 class Transition(NamedTuple):
@@ -43,6 +50,10 @@ class Buffer(NamedTuple):
     """Own transitions ever inserted."""
     own_count: Int[Array, " stream"]
     """Own transitions still stored."""
+    priority: Float[Array, "row 64"]
+    """What each slot is drawn in proportion to, slot after slot; no rows where draws are uniform."""
+    highest: Float[Array, ""]
+    """The highest priority so far: what a new transition gets."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +66,18 @@ class EnsembleBuffer:
     """K."""
     mask_prob: float = 0.5
     """The chance that a transition belongs to a stream; 1: no bootstrap."""
+    priority: float = 0.0
+    """The power of its error that a transition is drawn in proportion to; 0: uniformly."""
+    importance: float = 0.4
+    """How far weights undo that: 0 not at all, 1 wholly."""
 
     def __post_init__(self) -> None:
         positive_int("capacity", self.capacity)
         positive_int("num_streams", self.num_streams)
         if not 0 < self.mask_prob <= 1:
             raise ValueError(f"mask_prob={self.mask_prob} must be above 0 and at most 1; pass 0.5, or 1 (no bootstrap)")
+        non_negative("priority", self.priority)
+        non_negative("importance", self.importance)
 
     @property
     def shared(self) -> bool:
@@ -78,24 +95,28 @@ class EnsembleBuffer:
             jnp.zeros((self.num_streams, rings), int),
             jnp.zeros(self.num_streams, int),
             jnp.zeros(self.num_streams, int),
+            jnp.zeros((-(-self.capacity // ROW) if self.priority > 0 else 0, ROW)),
+            jnp.ones(()),
         )
 
     def add(self, buffer: Buffer, transition: PyTree, key: PRNGKeyArray) -> Buffer:
         """Insert one transition; its masks are drawn here and never again."""
         slot = buffer.time % self.capacity
         data = jax.tree.map(lambda ring, leaf: ring.at[slot].set(leaf), buffer.data, transition)
+        if self.priority > 0:
+            buffer = buffer._replace(priority=buffer.priority.at[slot // ROW, slot % ROW].set(buffer.highest))
         if self.shared:
             return buffer._replace(data=data, time=buffer.time + 1)
         mask = jax.random.bernoulli(key, self.mask_prob, (self.num_streams,))
         lost = buffer.mask[slot] & (buffer.time >= self.capacity)
         place = jnp.where(mask, buffer.own_inserted % self.capacity, self.capacity)
-        return Buffer(
-            data,
-            buffer.mask.at[slot].set(mask),
-            buffer.time + 1,
-            buffer.own.at[jnp.arange(self.num_streams), place].set(buffer.time, mode="drop"),
-            buffer.own_inserted + mask,
-            buffer.own_count + mask - lost,
+        return buffer._replace(
+            data=data,
+            mask=buffer.mask.at[slot].set(mask),
+            time=buffer.time + 1,
+            own=buffer.own.at[jnp.arange(self.num_streams), place].set(buffer.time, mode="drop"),
+            own_inserted=buffer.own_inserted + mask,
+            own_count=buffer.own_count + mask - lost,
         )
 
     def counts(self, buffer: Buffer) -> Int[Array, " stream"]:
@@ -115,12 +136,36 @@ class EnsembleBuffer:
         return jnp.take_along_axis(buffer.own, place, axis=1) % self.capacity
 
     def sample_shared(self, buffer: Buffer, key: PRNGKeyArray, size: int) -> tuple[Int[Array, " batch"], Array]:
-        """One minibatch for all streams: slots, and weights [stream, batch] of mean one (1/mask_prob where owned)."""
-        stored = jnp.minimum(buffer.time, self.capacity).astype(jnp.uint32)
-        slots = (jax.random.bits(key, (size,)) % jnp.maximum(stored, 1)).astype(int)
+        """One minibatch for all streams: slots, and weights [stream, batch]: of mean one (1/mask_prob where owned), by
+        importance where draws are not uniform."""
+        stored = jnp.minimum(buffer.time, self.capacity)
+        if self.priority > 0:
+            slots, weight = self._draw(buffer, key, size, jnp.maximum(stored, 1))
+        else:
+            slots = (jax.random.bits(key, (size,)) % jnp.maximum(stored, 1).astype(jnp.uint32)).astype(int)
+            weight = jnp.ones(size)
         if self.shared:
-            return slots, jnp.ones((self.num_streams, size))
-        return slots, buffer.mask[slots].T / self.mask_prob
+            return slots, jnp.broadcast_to(weight, (self.num_streams, size))
+        return slots, weight * buffer.mask[slots].T / self.mask_prob
+
+    def _draw(self, buffer: Buffer, key: PRNGKeyArray, size: int, stored: Array) -> tuple[Array, Array]:
+        """Slots in proportion to their priorities, and their weights by importance, the largest one."""
+        sums = jnp.sum(buffer.priority, axis=1)
+        below = jnp.cumsum(sums)
+        point = jax.random.uniform(key, (size,)) * below[-1]
+        row = jnp.minimum(jnp.searchsorted(below, point, side="right"), len(sums) - 1)
+        inside = point - (below[row] - sums[row])
+        place = jnp.sum(jnp.cumsum(buffer.priority[row], axis=1) <= inside[:, None], axis=1)
+        slots = jnp.minimum(row * ROW + jnp.minimum(place, ROW - 1), stored - 1)  # rounding may lead beyond
+        share = buffer.priority[slots // ROW, slots % ROW] / jnp.maximum(below[-1], 1e-30)
+        weight = (stored * jnp.maximum(share, 1e-30)) ** -self.importance
+        return slots, weight / jnp.max(weight)
+
+    def prioritise(self, buffer: Buffer, slots: Int[Array, " batch"], error: Float[Array, " batch"]) -> Buffer:
+        """Learn from the errors just seen how soon to look at those transitions again."""
+        new = (error + 1e-3) ** self.priority
+        priority = buffer.priority.at[slots // ROW, slots % ROW].set(new)
+        return buffer._replace(priority=priority, highest=jnp.maximum(buffer.highest, jnp.max(new)))
 
     def returns(
         self,

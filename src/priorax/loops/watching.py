@@ -1,0 +1,96 @@
+"""An episode of what a run has learned: the best actions by the mean of its members, no exploring, no learning."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PRNGKeyArray, PyTree
+
+from priorax.agents import Agent
+from priorax.envs import Environment, Held
+from priorax.envs.cartpole import CartpoleSwingup
+from priorax.loops.checkpoints import Checkpoints
+from priorax.loops.training import prepare, resumed, settings_of
+
+
+class Recording(NamedTuple):
+    """One episode, step by step: what the environment was after each, and what it paid."""
+
+    env: Environment
+    states: PyTree
+    """[step, ...]"""
+    rewards: np.ndarray
+
+
+class Learned(NamedTuple):
+    """An agent as a run left it, and where it lived."""
+
+    agent: Agent
+    state: Any
+    env: Environment
+    """Without held actions: `hold` says for how many steps the agent holds them."""
+    hold: int
+    params: Any
+
+
+def load(path: Path) -> Learned:
+    """The agent of the last checkpoint in a run's folder."""
+    asked = resumed(path, {}, {})
+    loop, key, params = prepare(settings_of(asked), asked["env"], asked["size"], asked["seed"])
+    checkpoints = Checkpoints(path / "checkpoint", loop.agent.buffer)
+    if checkpoints.last is None:
+        raise ValueError(f"{str(path)!r} has no checkpoint yet; let the run go on for a while")
+    snapshot, _ = checkpoints.restore(loop, key, params)
+    env: Any = loop.env
+    hold = env.times if isinstance(env, Held) else 1
+    return Learned(loop.agent, snapshot.live.agent, env.env if isinstance(env, Held) else env, hold, params)
+
+
+def record(learned: Learned, seed: int = 0) -> Recording:
+    """One episode in the compiled environment, from the start that the seed draws."""
+    key = jax.random.key(seed)
+    limit = getattr(learned.env, "horizon", 1000)
+    states, rewards, ended = jax.tree.map(np.asarray, _roll(learned, key, limit))
+    length = int(np.argmax(ended)) + 1 if ended.any() else limit
+    return Recording(learned.env, jax.tree.map(lambda leaf: leaf[:length], states), rewards[:length])
+
+
+@eqx.filter_jit
+def _roll(learned: Learned, key: PRNGKeyArray, limit: int) -> tuple[PyTree, Any, Any]:
+    agent, state, env, hold, params = learned
+    key_start, key_steps = jax.random.split(key)
+    obs, begun = env.reset(key_start, params)
+
+    def step(carry: Any, t: Any) -> Any:
+        obs, inside, action = carry
+        key_act, key_env = jax.random.split(jax.random.fold_in(key_steps, t))
+        action = jax.lax.cond(t % hold == 0, lambda: agent.exploit(state, key_act, obs), lambda: action)
+        obs, after, reward, terminated, truncated, _ = env.step(key_env, inside, action, params)
+        return (obs, after, action), (inside, reward, terminated | truncated)
+
+    first = agent.exploit(state, key, obs)
+    return jax.lax.scan(step, (obs, begun, first), jnp.arange(limit))[1]
+
+
+def record_in_mujoco(learned: Learned, seed: int = 0, every: int = 4) -> tuple[list[np.ndarray], float]:
+    """One episode of the same agent on `dm_control`: each `every`th step as its renderer draws it, and the return."""
+    from priorax.envs.control import ControlCartpole
+
+    if not isinstance(learned.env, CartpoleSwingup):
+        raise ValueError(f"{type(learned.env).__name__} has no form on MuJoCo; watch it without --mujoco")
+    env = ControlCartpole(learned.env)
+    exploit = eqx.filter_jit(lambda agent, state, obs: agent.exploit(state, jax.random.key(0), obs))
+    obs, _ = env.reset(seed=seed)
+    pictures, total, ended, t = [], 0.0, False, 0
+    action: Any = None
+    while not ended:
+        if t % every == 0:
+            pictures.append(env.render())
+        if t % learned.hold == 0:
+            action = np.asarray(exploit(learned.agent, learned.state, jnp.asarray(obs, jnp.float32)))
+        obs, reward, _, ended, _ = env.step(action)
+        total, t = total + reward, t + 1
+    return pictures, total

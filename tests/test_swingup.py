@@ -1,0 +1,92 @@
+"""Cartpole swing-up: what its experiments write, D4PG by name, and episodes as moving pictures."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from priorax import train
+from priorax.cli import main
+from priorax.experiments import figure5, figure11, reproduce, swingup
+from priorax.report.rows import read_rows
+
+SMALL = {"num_members": 3, "widths": (8,), "batch_size": 8, "capacity": 2000, "hold": 10}
+ONE = {**SMALL, "num_members": 1}
+
+
+@pytest.fixture(scope="module")
+def small_run():
+    item = swingup.swingup_task("bsp", "bsp", 0, 20, **SMALL)
+    return train(**item.arguments)
+
+
+def test_rows_say_what_came_and_why(small_run):
+    rows = swingup.outcome(small_run)
+    assert [row["episode"] for row in rows] == [10, 20]
+    returns = [episode.total_return for episode in small_run.history]
+    assert rows[1]["mean_return"] == pytest.approx(np.mean(returns[10:]), abs=1e-3)
+    assert small_run.env_steps == 20_000, "held steps are counted"
+    assert rows[0]["spread_at_top"] > 0, "members disagree"
+    assert rows[1]["cells"] >= rows[0]["cells"] > 1
+    assert rows[1]["rewarded_share"] == 0
+
+
+def test_diagnostics_know_a_rewarded_state_when_they_see_one():
+    """Balancing from the start: the pole is up for a while, and the smooth reward is paid."""
+    item = swingup.swingup_task("bsp", "bsp", 0, 2, env="cartpole_balance", **SMALL)
+    assert train(**item.arguments).probes[0]["rewarded_share"] > 0.5
+
+
+@pytest.mark.parametrize("module", [figure5, figure11])
+def test_curves_are_drawn_from_rows_and_each_run_is_run_once(module, tmp_path, monkeypatch):
+    def ladders(preset):
+        name, agent = ("d4pg", "d4pg") if module is figure5 else ("β=3", "bsp")
+        return [[[swingup.swingup_task(name, agent, 0, 20, **(ONE if agent == "d4pg" else SMALL))]]]
+
+    monkeypatch.setattr(module, "ladders", ladders)
+    name = module.__name__.rpartition(".")[2]
+    result = reproduce(name, "quick", tmp_path)
+    assert len(result.rows) == 2
+    assert {path.suffix for path in result.paths} == {".csv", ".png", ".svg"}
+    both = np.mean([row["mean_return"] for row in result.rows])
+    assert result.summary[1][1:] == ("never", f"{both:.0f}")
+    said = []
+    reproduce(name, "quick", tmp_path, report=lambda share, what: said.append(what))
+    assert len(said) == 1, "nothing is run again"
+    assert len(read_rows(result.paths[0])) == 2
+
+
+def test_presets_of_the_figures_ask_for_three_seeds_or_more():
+    for module in (figure5, figure11):
+        for preset in ("quick", "paper"):
+            tasks = [item for ladder in module.ladders(preset) for level in ladder for item in level]
+            names = {item.name for item in tasks}
+            assert len({(item.name, item.arguments["seed"]) for item in tasks}) == len(tasks) >= 3 * len(names)
+
+
+def test_a_run_can_be_watched_in_the_port_and_in_mujoco(tmp_path, capsys):
+    """The same weights, two physics; also an agent with continuous pushes."""
+    for agent, settings in (("bsp", SMALL), ("d4pg", ONE)):
+        folder = tmp_path / agent
+        train(agent, "cartpole_swingup", episodes=1, changes=settings, out=folder)
+        assert main(["watch", str(folder)]) == 0
+        with Image.open(folder / "episode.gif") as picture:
+            assert picture.n_frames > 100, "equal frames are kept once"
+            assert picture.size == (480, 270)
+    assert main(["watch", str(tmp_path / "bsp"), "--mujoco", "--out", str(tmp_path / "m.gif")]) == 0
+    with Image.open(tmp_path / "m.gif") as picture:
+        assert picture.size == (320, 240)
+    said = capsys.readouterr().out
+    assert said.count("return") == 3
+
+
+def test_watching_says_what_it_cannot_do(tmp_path, capsys):
+    assert main(["watch", str(tmp_path / "nothing")]) == 2
+    assert "holds no run" in capsys.readouterr().err
+    train("eps_greedy", "deep_sea", size=3, episodes=2, out=tmp_path / "sea")
+    assert main(["watch", str(tmp_path / "sea")]) == 2
+    assert "no picture of a DeepSea" in capsys.readouterr().err
+
+
+def test_agents_and_environments_must_agree_on_the_kind_of_action():
+    with pytest.raises(ValueError, match="no form with continuous actions"):
+        train("d4pg", "deep_sea", episodes=1)
