@@ -68,8 +68,8 @@ class Settings:
     """K; 1 for what is no ensemble."""
     widths: tuple[int, ...] = (20, 20)
     """Units of each hidden layer; () is linear."""
-    input_scale: tuple[float, ...] = ()
-    """Multiplies each number of an observation; (): as it is."""
+    scale_inputs: bool = True
+    """Multiply each number of an observation by what the environment says brings it to about one."""
     learning_rate: float = 2e-3
     """Of Adam."""
     batch_size: int = 256
@@ -90,8 +90,8 @@ class Settings:
     prior_scale: float = 10.0
     """beta: multiplies the prior function; for `optimal`, the standard deviation of the draws."""
     prior_gain: float = 1.0
-    """Multiplies, of array observations, what the prior network sees (after input_scale): the larger, the less does
-    what was learned at one observation say about another."""
+    """Multiplies, of array observations, what the prior network sees: the larger, the less does what was learned at one
+    observation say about another."""
     prior_bias: float = 0.0
     """Standard deviation of that network's biases; without any it is linear along each ray from the origin."""
     scale_with_states: bool = True
@@ -167,7 +167,6 @@ PAPER = Settings(
 )
 SWINGUP = Settings(
     widths=(50, 50),
-    input_scale=(1.0, 1.0, 0.2, 1.0, 0.4),
     learning_rate=3e-3,
     batch_size=128,
     capacity=250_000,
@@ -233,11 +232,13 @@ def build(
     horizon: int | None = None,
     optimal_values: Any = None,
     bound: float | None = None,
+    input_scale: tuple[float, ...] = (),
 ) -> Agent:
     """The agent with those hyperparameters. `num_states`: observations are indices below it, else arrays.
 
     `horizon`: steps of an episode at most, for planners; `optimal_values`: [state, action], for the prior `optimal`;
-    `bound`: of continuous actions, which have `num_actions` dimensions.
+    `bound`: of continuous actions, which have `num_actions` dimensions; `input_scale`: what brings each number of an
+    observation to about one.
     """
     one_of("belief", settings.belief, (*BELIEFS, *PLANNERS))
     one_of("prior", settings.prior, PRIORS)
@@ -250,9 +251,10 @@ def build(
         if num_states is None:
             raise ValueError(f"belief={settings.belief!r} needs finite states, observed by index; use an ensemble here")
         return Tabular(_planner(settings), num_states, num_actions, horizon or 200, settings.discount)
+    scale = input_scale if settings.scale_inputs else ()
     if bound is not None:
-        return _d4pg(settings, num_actions, bound)
-    belief = _belief(settings, num_actions, num_states, optimal_values)
+        return _d4pg(settings, num_actions, bound, scale)
+    belief = _belief(settings, num_actions, num_states, optimal_values, scale)
     return QLearner(
         belief,
         _buffer(settings, belief.num_streams),
@@ -273,7 +275,7 @@ def _buffer(settings: Settings, num_streams: int) -> EnsembleBuffer:
     return EnsembleBuffer(settings.capacity, num_streams, settings.mask_prob, settings.priority, settings.importance)
 
 
-def _d4pg(settings: Settings, num_actions: int, bound: float) -> D4PG:
+def _d4pg(settings: Settings, num_actions: int, bound: float, input_scale: tuple[float, ...]) -> D4PG:
     _refuse_for_one_network(settings)
     head = _head(settings)
     if not isinstance(head, C51):
@@ -291,7 +293,7 @@ def _d4pg(settings: Settings, num_actions: int, bound: float) -> D4PG:
         settings.n_step,
         settings.target_period,
         settings.action_noise,
-        settings.input_scale,
+        input_scale,
     )
 
 
@@ -303,9 +305,15 @@ def _planner(settings: Settings) -> Planner:
     return UCRL(settings.confidence)
 
 
-def _belief(settings: Settings, num_actions: int, num_states: int | None, optimal_values: Any) -> Belief:
+def _belief(
+    settings: Settings,
+    num_actions: int,
+    num_states: int | None,
+    optimal_values: Any,
+    input_scale: tuple[float, ...],
+) -> Belief:
     if num_states is None:
-        network: MLP | Table = MLP(settings.widths, gain=settings.input_scale or 1.0)
+        network: MLP | Table = MLP(settings.widths, gain=input_scale or 1.0)
     else:
         network = Table(num_states, settings.widths)
     scale, rate = settings.prior_scale, settings.learning_rate
@@ -330,7 +338,7 @@ def _belief(settings: Settings, num_actions: int, num_states: int | None, optima
     sparse = num_states is not None and not dense
     ensemble = Ensemble(
         settings.num_members,
-        prior=_prior(settings, network, num_states, optimal_values),
+        prior=_prior(settings, network, num_states, optimal_values, input_scale),
         prior_scale=1.0 if settings.prior == "optimal" else scale,
         l2=L2(settings.l2) if settings.l2 > 0 else None,
         sparse_rows=("shared" if settings.shared_batch else "own") if sparse else "no",
@@ -359,7 +367,13 @@ def _head(settings: Settings) -> Head:
     return Quantiles(21) if settings.head == "qr" else Scalar()
 
 
-def _prior(settings: Settings, network: Network, num_states: int | None, optimal_values: Any) -> Network | None:
+def _prior(
+    settings: Settings,
+    network: Network,
+    num_states: int | None,
+    optimal_values: Any,
+    input_scale: tuple[float, ...],
+) -> Network | None:
     if settings.prior == "none":
         return None
     if settings.prior == "optimal":
@@ -370,7 +384,7 @@ def _prior(settings: Settings, network: Network, num_states: int | None, optimal
         return Linear() if num_states is None else Tabulated(Table(num_states, (), weight_std=1.0), num_states)
     if num_states is not None:
         return Tabulated(network, num_states)
-    gain = tuple(settings.prior_gain * each for each in settings.input_scale) or settings.prior_gain
+    gain = tuple(settings.prior_gain * each for each in input_scale) or settings.prior_gain
     return MLP(settings.widths, gain=gain, bias_scale=settings.prior_bias)
 
 

@@ -45,6 +45,11 @@ class BsuiteCartpole:
         return 3
 
     @property
+    def input_scale(self) -> tuple[float, ...]:
+        """In metres and seconds, as the other cartpole's."""
+        return (3.0, 1.2, 1.0, 1.0, 0.2, 1.0, 1.0, 1.0)
+
+    @property
     def horizon(self) -> int:
         return STEPS
 

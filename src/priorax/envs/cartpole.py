@@ -78,6 +78,10 @@ class CartpoleSwingup:
         return None if self.pushes else 1.0
 
     @property
+    def input_scale(self) -> tuple[float, ...]:
+        return (1.0, 1.0, 0.2, 1.0, 0.4)
+
+    @property
     def horizon(self) -> int:
         return self.steps
 

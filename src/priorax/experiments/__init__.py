@@ -35,6 +35,7 @@ NAMES = (
     "novelty",
     "ablation",
     "bsuite",
+    "bsuite_swingup",
     "bandits",
 )
 

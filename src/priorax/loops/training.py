@@ -138,8 +138,9 @@ def prepare(chosen: Settings, env: str | Environment, size: int, seed: int) -> t
     values = None
     if chosen.prior == "optimal" and hasattr(world, "optimal_values"):
         values = np.reshape(world.optimal_values(params, chosen.discount), (-1, world.num_actions))
-    known = {name: getattr(world, name, None) for name in ("num_states", "horizon")}
-    agent = build(chosen, world.num_actions, **known, optimal_values=values, bound=action_bound(world))
+    known: dict[str, Any] = {name: getattr(world, name, None) for name in ("num_states", "horizon")}
+    seen: dict[str, Any] = {"bound": action_bound(world), "input_scale": getattr(world, "input_scale", ())}
+    agent = build(chosen, world.num_actions, **known, optimal_values=values, **seen)
     return Loop(world, agent, chosen.learn_every), key, params
 
 
@@ -269,8 +270,7 @@ def _parse(name: str, text: str) -> Any:
         if isinstance(example, bool):
             return {"true": True, "false": False}[text.lower()]
         if isinstance(example, tuple):
-            number = int if name == "widths" else float
-            return tuple(number(part) for part in text.strip("()").split(",") if part.strip())
+            return tuple(int(part) for part in text.strip("()").split(",") if part.strip())
         if example is None:
             return None if text.lower() == "none" else float(text)
         return type(example)(text)
@@ -284,7 +284,7 @@ def resumed(path: Path, given: Mapping[str, Any], changes: Mapping[str, Any]) ->
     found = read_config(path)
     try:
         asked = {name: found[name] for name in DEFAULTS}
-        stored = {**found["settings"], **{name: tuple(found["settings"][name]) for name in ("widths", "input_scale")}}
+        stored = {**found["settings"], "widths": tuple(found["settings"]["widths"])}
     except (KeyError, TypeError) as error:
         raise BadFile(f"{path / 'run.json'} is damaged ({error!r}); start the run again with --overwrite") from None
     if any(asked[name] != given[name] for name in ("agent", "preset") if name in given):

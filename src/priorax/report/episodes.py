@@ -1,6 +1,7 @@
 """Episodes as moving pictures, drawn from the states of a compiled environment: no display, no GPU."""
 
 import io
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ def cartpole_frames(env: Any, states: Any, rewards: np.ndarray, every: int = 4) 
     """Each `every`th step: cart, pole, the rewarded stretch of the rail, and what has been paid so far."""
     paid = np.cumsum(rewards)
     for t in range(0, len(rewards), every):
-        yield _cartpole(float(states.x[t]), float(states.theta[t]), env.reach, t, float(paid[t]), rewards[t] > 0)
+        yield _cartpole(float(states.x[t]), float(states.theta[t]), env.reach, t, float(paid[t]), bool(rewards[t] > 0))
 
 
 def _cartpole(x: float, theta: float, reach: float, t: int, paid: float, now: bool) -> Image.Image:
@@ -38,10 +39,10 @@ def _cartpole(x: float, theta: float, reach: float, t: int, paid: float, now: bo
         return WIDTH * TIMES / 2 + scale * across, ground - scale * up
 
     pen.rectangle((*at(-reach, 1.25), *at(reach, -0.12)), fill=GOAL)
-    pen.line((*at(-1.8, 0), *at(1.8, 0)), fill=INK, width=2 * TIMES)
+    pen.line((*at(-1.8, 0.0), *at(1.8, 0.0)), fill=INK, width=2 * TIMES)
     pen.rectangle((*at(x - 0.2, 0.1), *at(x + 0.2, -0.1)), fill=CART)
-    tip = at(x + LENGTH * np.sin(theta), LENGTH * np.cos(theta))
-    pen.line((*at(x, 0), *tip), fill=PAID if now else POLE, width=6 * TIMES)
+    tip = at(x + LENGTH * math.sin(theta), LENGTH * math.cos(theta))
+    pen.line((*at(x, 0.0), *tip), fill=PAID if now else POLE, width=6 * TIMES)
     words = f"{t / 100:.1f} s     return so far {paid:.1f}"
     pen.text((12 * TIMES, 10 * TIMES), words, fill=INK, font_size=14 * TIMES)
     return picture.resize((WIDTH, HEIGHT), Image.Resampling.LANCZOS)

@@ -1,0 +1,73 @@
+"""bsuite's score of `bsp` on its `cartpole_swingup`: 20 difficulties, 1,000 episodes each.
+
+A difficulty gives half for what was earned, as a share of 700 an episode, and half if an episode earned more than 100.
+bsuite's own analysis calls a pandas function that is gone, so its rule is written out here.
+"""
+
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from priorax.envs.bsuite_cartpole import NUM_DIFFICULTIES
+from priorax.experiments.sweep import task
+from priorax.loops.training import Result
+from priorax.report.plots import legend_below, panels
+from priorax.report.rows import Row
+
+DIFFICULTIES = {"quick": (0, 5, 10, 15, 19), "paper": tuple(range(NUM_DIFFICULTIES))}
+EPISODES = {"quick": 300, "paper": 1000}
+GOOD_RETURN, GOOD_EPISODE = 700.0, 100.0
+PUBLISHED = 0.28
+"""bsuite's boot_dqn, read off a picture in its repository."""
+
+
+def ladders(preset: str) -> list[Any]:
+    """Every difficulty by itself; bsuite's k is our size k + 1."""
+    make = {"env": "bsuite_cartpole_swingup"}
+    return [
+        [[task("bsp", "bsp", k + 1, 0, EPISODES[preset], **make).asking(preset="swingup", stop_when_learned=False)]]
+        for k in DIFFICULTIES[preset]
+    ]
+
+
+def outcome(result: Result) -> list[dict[str, Any]]:
+    """One row: what was earned in all, and in the best episode."""
+    returns = [episode.total_return for episode in result.history]
+    wanted = {"mean_return": np.mean(returns), "best": np.max(returns), "last_50": np.mean(returns[-50:])}
+    return [{**{name: round(float(value), 2) for name, value in wanted.items()}, "episodes": result.episodes}]
+
+
+def score(row: Row) -> float:
+    """bsuite's, of one difficulty."""
+    return 0.5 * float(np.clip(row["mean_return"] / GOOD_RETURN, 0, 1)) + 0.5 * (row["best"] > GOOD_EPISODE)
+
+
+def figure(rows: list[Row]) -> Figure:
+    """What each difficulty gave."""
+    drawing, axes = panels(1, 1, width=6.0, height=3.6)
+    axis = axes[0, 0]
+    rows = sorted(rows, key=lambda row: row["size"])
+    where = [row["size"] - 1 for row in rows]
+    for name, color, words in (
+        ("best", "#9ecae1", "the best episode"),
+        ("last_50", "#1f5fb4", "mean of the last 50"),
+        ("mean_return", "#8a8f98", "mean of all"),
+    ):
+        axis.plot(where, [row[name] for row in rows], "o-", ms=4, color=color, label=words)
+    axis.axhline(GOOD_EPISODE, color="k", lw=0.6, ls=":")
+    total = np.mean([score(row) for row in rows])
+    axis.set(xlabel="bsuite's difficulty", ylabel="return of an episode", xlim=(-0.5, NUM_DIFFICULTIES - 0.5))
+    axis.set_title(f"bsuite cartpole_swingup, BSP: score {total:.2f}")
+    legend_below(drawing, axis)
+    return drawing
+
+
+def summary(rows: list[Row]) -> list[tuple[str, ...]]:
+    """The score of each difficulty and of all."""
+    table: list[tuple[str, ...]] = [("difficulty", "mean return", "best episode", "last 50", "score")]
+    for row in sorted(rows, key=lambda row: row["size"]):
+        numbers = (f"{row['mean_return']:.0f}", f"{row['best']:.0f}", f"{row['last_50']:.0f}", f"{score(row):.2f}")
+        table.append((str(row["size"] - 1), *numbers))
+    table.append((f"all (bsuite's boot_dqn: {PUBLISHED})", "", "", "", f"{np.mean([score(row) for row in rows]):.2f}"))
+    return table
