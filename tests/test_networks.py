@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from priorax.beliefs import Ensemble
-from priorax.networks import MLP, Table, as_network, module
+from priorax.networks import MLP, Dueling, Table, as_network, module
 
 
 def test_glorot_weights_have_glorots_variance_and_biases_start_at_zero():
@@ -86,3 +86,25 @@ def test_what_is_no_network_is_refused():
         MLP(activation="rleu")
     with pytest.raises(ValueError, match="widths=0 must be a whole number of at least 1"):
         MLP((10, 0))
+
+
+def test_dueling_outputs_share_a_part():
+    """v + a_i - mean(a); with no advantage all outputs are v; a head of many numbers shares each of them."""
+    inner = MLP((8,), bias_scale=1.0)
+    x = jnp.array([0.3, -1.0])
+    params = Dueling(inner).init(jax.random.key(0), x, 3)
+    v, *own = inner.apply(params, x)
+    own = jnp.stack(own)
+    np.testing.assert_allclose(Dueling(inner).apply(params, x), v + own - own.mean(), rtol=1e-5)
+    np.testing.assert_allclose(Dueling(inner, advantage=0.0).apply(params, x), jnp.full(3, v), rtol=1e-5)
+    wide = Dueling(inner, size=4)
+    out = wide.apply(wide.init(jax.random.key(0), x, 12), x)
+    assert out.shape == (12,)
+
+
+def test_a_gain_multiplies_the_inputs():
+    x = jnp.array([0.3, -1.0])
+    params = MLP((8,)).init(jax.random.key(0), x, 2)
+    np.testing.assert_allclose(
+        MLP((8,), gain=(2.0, 3.0)).apply(params, x), MLP((8,)).apply(params, x * jnp.array([2.0, 3.0]))
+    )

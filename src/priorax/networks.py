@@ -64,6 +64,8 @@ class MLP:
     """Standard deviation of Gaussian initial weights; None is Glorot's uniform."""
     gain: float | tuple[float, ...] = 1.0
     """Multiplies the inputs, all or each: the larger, the sooner does the function change."""
+    squash: float = 0.0
+    """Above 0: inputs become tanh of them, and are multiplied by this. What is far from zero is then all alike."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "widths", tuple(positive_int("widths", w) for w in self.widths))
@@ -97,6 +99,8 @@ class MLP:
         flat = jnp.ravel(x).astype(params[0].weight.dtype)
         if self.gain != 1.0:
             flat = flat * jnp.asarray(self.gain)
+        if self.squash > 0:
+            flat = self.squash * jnp.tanh(flat)
         first = flat @ params[0].weight
         return _after_first(first, params, ACTIVATIONS[self.activation], masks)
 
@@ -164,6 +168,29 @@ def _after_first(
         if layer.bias is not None:
             h = h + layer.bias
     return h
+
+
+@dataclass(frozen=True)
+class Dueling:
+    """A network whose outputs have a part in common (Wang et al. 2016): each is v + a_i - mean(a).
+
+    Actions that hardly matter one by one share what is known of where they lead: v is learned from all of them.
+    """
+
+    network: MLP
+    """It has one output more."""
+    size: int = 1
+    """Numbers per output (a head's)."""
+    advantage: float = 1.0
+    """Multiplies what is not in common; below 1, outputs differ less from the start."""
+
+    def init(self, key: PRNGKeyArray, x: Any, num_out: int) -> tuple[Layer, ...]:
+        return self.network.init(key, x, num_out + self.size)
+
+    def apply(self, params: tuple[Layer, ...], x: Num[Array, "..."], masks: tuple[Array, ...] = ()) -> Array:
+        parts = self.network.apply(params, x, masks).reshape(-1, self.size)
+        own = parts[1:] - jnp.mean(parts[1:], axis=0)
+        return jnp.ravel(parts[0] + self.advantage * own)
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ from priorax.beliefs import (
 )
 from priorax.checks import one_of
 from priorax.heads import C51, Head, Quantiles, Scalar
-from priorax.networks import MLP, Network, Table
+from priorax.networks import MLP, Dueling, Network, Table
 from priorax.priors import Around, Linear, Tabulated
 from priorax.replay import EnsembleBuffer
 
@@ -68,6 +68,8 @@ class Settings:
     """K; 1 for what is no ensemble."""
     widths: tuple[int, ...] = (20, 20)
     """Units of each hidden layer; () is linear."""
+    dueling: bool = False
+    """Of array observations: let actions have a part of their values in common, v(s) + a(s, action)."""
     scale_inputs: bool = True
     """Multiply each number of an observation by what the environment says brings it to about one."""
     learning_rate: float = 2e-3
@@ -92,8 +94,12 @@ class Settings:
     prior_gain: float = 1.0
     """Multiplies, of array observations, what the prior network sees: the larger, the less does what was learned at one
     observation say about another."""
+    prior_squash: float = 0.0
+    """Above 0: that is then squashed by tanh and multiplied by this: what is far from zero is all alike."""
     prior_bias: float = 0.0
     """Standard deviation of that network's biases; without any it is linear along each ray from the origin."""
+    prior_advantage: float = 1.0
+    """Of a dueling prior: multiplies what actions do not have in common."""
     scale_with_states: bool = True
     """Of discrete states, take prior_scale as meant for 400 of them and multiply it by sqrt(states/400): N/2, not 10,
     in an N x N DeepSea. Glorot's first layer shrinks with the number of its inputs though only one is ever on; this
@@ -104,7 +110,9 @@ class Settings:
     discount: float = 0.99
     """gamma."""
     target_period: int = 1
-    """Updates between copies into the target network."""
+    """Updates between moves of the target network to the online one."""
+    target_rate: float = 1.0
+    """How far it then moves: 1 is a copy."""
     double_q: bool = False
     """Let the online network choose the next action."""
     n_step: int = 1
@@ -114,7 +122,9 @@ class Settings:
     hold: int = 1
     """Environment steps for which an action is held."""
     learn_every: int = 1
-    """Actions per update; 0: one update at each episode's end."""
+    """Actions between two times of learning; 0: at each episode's end."""
+    updates: int = 1
+    """Updates each time."""
     draw_each_step: bool = False
     """Draw a member at each step instead of each episode."""
     epsilon: float | None = None
@@ -261,6 +271,7 @@ def build(
         settings.batch_size,
         settings.discount,
         settings.target_period,
+        settings.target_rate,
         settings.double_q,
         settings.shared_batch,
         settings.draw_each_step,
@@ -312,8 +323,11 @@ def _belief(
     optimal_values: Any,
     input_scale: tuple[float, ...],
 ) -> Belief:
+    head = _head(settings)
+    network: MLP | Table | Dueling
     if num_states is None:
-        network: MLP | Table = MLP(settings.widths, gain=input_scale or 1.0)
+        network = MLP(settings.widths, gain=input_scale or 1.0)
+        network = Dueling(network, head.size) if settings.dueling else network
     else:
         network = Table(num_states, settings.widths)
     scale, rate = settings.prior_scale, settings.learning_rate
@@ -322,7 +336,7 @@ def _belief(
         rate *= min(1.0, (2500 / num_states) ** 0.5)
     common: dict[str, Any] = {
         "network": network,
-        "head": _head(settings),
+        "head": head,
         "num_outputs": num_actions,
         "optimizer": Adam(rate, clip=settings.clip),
     }
@@ -334,7 +348,13 @@ def _belief(
         if settings.belief == "noisy":
             return noisy(**start, **common)
         return bayes_by_backprop(settings.kl_weight, prior_std=settings.prior_std, **start, **common)
-    dense = settings.l2 > 0 or settings.target_period > 1 or settings.clip is not None or settings.priority > 0
+    dense = (
+        settings.l2 > 0
+        or settings.target_period > 1
+        or settings.target_rate < 1
+        or settings.clip is not None
+        or settings.priority > 0
+    )
     sparse = num_states is not None and not dense
     ensemble = Ensemble(
         settings.num_members,
@@ -385,7 +405,8 @@ def _prior(
     if num_states is not None:
         return Tabulated(network, num_states)
     gain = tuple(settings.prior_gain * each for each in input_scale) or settings.prior_gain
-    return MLP(settings.widths, gain=gain, bias_scale=settings.prior_bias)
+    prior = MLP(settings.widths, gain=gain, squash=settings.prior_squash, bias_scale=settings.prior_bias)
+    return Dueling(prior, _head(settings).prior_size, settings.prior_advantage) if settings.dueling else prior
 
 
 def check_members_differ(agent: QLearner, state: State, obs: Any) -> None:

@@ -61,6 +61,9 @@ class QLearner(eqx.Module):
     """gamma."""
     target_period: int = eqx.field(static=True, default=1)
     """Updates between copies into the target network; 1 is the paper's algorithm 2."""
+    target_rate: float = eqx.field(static=True, default=1.0)
+    """How far the target network then moves to the online one: 1 is a copy, less an average over past weights, which
+    has less of the optimiser's noise, so that its maximum over actions overestimates less."""
     double_q: bool = eqx.field(static=True, default=False)
     """Let the online network choose the next action."""
     shared_batch: bool = eqx.field(static=True, default=False)
@@ -81,6 +84,8 @@ class QLearner(eqx.Module):
         positive_int("batch_size", self.batch_size)
         positive_int("target_period", self.target_period)
         positive_int("epsilon_episodes", self.epsilon_episodes)
+        if not 0 < self.target_rate <= 1:
+            raise ValueError(f"target_rate={self.target_rate} must be above 0 and at most 1; pass 1 for copies")
         positive_int("n_step", self.n_step)
         one_of("bonus_at", self.bonus_at, ("insertion", "learning"))
         if isinstance(self.epsilon, float) and not 0 <= self.epsilon <= 1:
@@ -107,10 +112,10 @@ class QLearner(eqx.Module):
         if isinstance(self.belief, Ensemble) and self.belief.is_sparse:
             if self.buffer.priority > 0:
                 raise ValueError(f"priority={self.buffer.priority} does not go with sparse rows; use sparse_rows='no'")
-            if self.target_period > 1:
+            if self.lagged:
                 raise ValueError(
-                    f"target_period={self.target_period} would copy the whole table that sparse_rows spares; "
-                    "use target_period=1 or sparse_rows='no'"
+                    f"target_period={self.target_period}, target_rate={self.target_rate} would copy the whole table "
+                    "that sparse_rows spares; use target_period=1, target_rate=1 or sparse_rows='no'"
                 )
             if self.shared_batch != (self.belief.sparse_rows == "shared"):
                 raise ValueError(
@@ -122,6 +127,16 @@ class QLearner(eqx.Module):
     def num_actions(self) -> int:
         return self.belief.num_outputs
 
+    @property
+    def lagged(self) -> bool:
+        """Whether the target network is another than the online one."""
+        return self.target_period > 1 or self.target_rate < 1
+
+    def followed(self, updates: Array, new: PyTree, old: PyTree) -> PyTree:
+        """The target network after an update."""
+        rate = jnp.where(updates % self.target_period == 0, self.target_rate, 0.0)
+        return jax.tree.map(lambda a, b: jnp.where(rate == 1, a, b + rate * (a - b)), new, old)
+
     def init(self, key: PRNGKeyArray, obs: Any) -> AgentState:
         """A fresh agent; obs is one example observation."""
         key_belief, key_draw = jax.random.split(key)
@@ -129,7 +144,7 @@ class QLearner(eqx.Module):
         zero = jnp.zeros(())
         transition = Transition(obs, zero.astype(int), zero, obs, zero.astype(bool), zero.astype(bool))
         buffer = self.buffer.init(self._stored(belief, transition))
-        target = () if self.target_period == 1 else belief.params
+        target = belief.params if self.lagged else ()
         index, none = self.belief.draw(belief, key_draw), jnp.zeros((), int)
         return AgentState(belief, target, buffer, index, none, none)
 
@@ -182,8 +197,7 @@ class QLearner(eqx.Module):
             weight = jnp.ones((streams, self.batch_size))
         step, stored_prior, stored_next, discount = self._sampled(state, slots)
         prior, next_prior = (self._by_stream(part) for part in (stored_prior, stored_next))
-        lagged = self.target_period > 1
-        target_state = state.belief._replace(params=state.target) if lagged else state.belief
+        target_state = state.belief._replace(params=state.target) if self.lagged else state.belief
         following = self.belief.forward(target_state, key_target, step.next_obs, next_prior, self.shared_batch)
         selector = None
         if self.double_q:
@@ -203,8 +217,7 @@ class QLearner(eqx.Module):
         )
         belief, info = self.belief.update(state.belief, batch, key_online)
         updates = state.updates + 1
-        copy = updates % self.target_period == 0
-        kept = jax.tree.map(lambda new, old: jnp.where(copy, new, old), belief.params if lagged else (), state.target)
+        kept = self.followed(updates, belief.params, state.target) if self.lagged else ()
         buffer = state.buffer
         if self.buffer.priority > 0 and info.examples is not None:
             error = jnp.sqrt(jnp.mean(jnp.maximum(info.examples, 0.0), axis=0))

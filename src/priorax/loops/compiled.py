@@ -87,11 +87,14 @@ class Loop(eqx.Module):
     env: Environment = eqx.field(static=True)
     agent: Agent
     learn_every: int = eqx.field(static=True, default=1)
-    """Environment steps per update; 0 learns at episode ends only, as the paper's `live` has it."""
+    """Actions between two times of learning; 0 learns at episode ends only, as the paper's `live` has it."""
+    updates: int = eqx.field(static=True, default=1)
+    """Updates each time."""
 
     def __check_init__(self) -> None:
         if not isinstance(self.learn_every, int) or self.learn_every < 0:
             raise ValueError(f"learn_every={self.learn_every!r} must be a whole number; pass 1, or 0 for episode ends")
+        positive_int("updates", self.updates)
         found = getattr(self.env, "num_actions", None)
         if found != self.agent.num_actions:
             raise ValueError(
@@ -115,8 +118,16 @@ class Loop(eqx.Module):
         key_act, key_env, key_mask, key_learn, key_draw, key_mean = jax.random.split(jax.random.fold_in(key, t), 6)
 
         def learn(state: Any) -> tuple[Any, Array]:
-            state, info = self.agent.learn_from_buffer(state, key_learn)
-            return state, jnp.mean(info.loss)
+            if self.updates == 1:
+                state, info = self.agent.learn_from_buffer(state, key_learn)
+                return state, jnp.mean(info.loss)
+
+            def once(state: Any, key: PRNGKeyArray) -> tuple[Any, Array]:
+                state, info = self.agent.learn_from_buffer(state, key)
+                return state, jnp.mean(info.loss)
+
+            state, losses = jax.lax.scan(once, state, jax.random.split(key_learn, self.updates))
+            return state, losses[-1]
 
         if self.learn_every == 1:  # before the first step there is nothing to learn from, and nothing is learned
             agent, loss = learn(live.agent)

@@ -141,7 +141,7 @@ def prepare(chosen: Settings, env: str | Environment, size: int, seed: int) -> t
     known: dict[str, Any] = {name: getattr(world, name, None) for name in ("num_states", "horizon")}
     seen: dict[str, Any] = {"bound": action_bound(world), "input_scale": getattr(world, "input_scale", ())}
     agent = build(chosen, world.num_actions, **known, optimal_values=values, **seen)
-    return Loop(world, agent, chosen.learn_every), key, params
+    return Loop(world, agent, chosen.learn_every, chosen.updates), key, params
 
 
 class _Until(NamedTuple):
