@@ -90,9 +90,10 @@ def test_bad_settings_are_refused():
 
 @pytest.mark.parametrize("count", [100, 150, 400])
 def test_prioritised_draws_are_in_proportion_to_error_to_a_power(count):
-    """More transitions than a row of priorities holds, before and after the ring is full."""
+    """More transitions than a node of the tree has branches, before and after the ring is full."""
     buffer = EnsembleBuffer(150, 2, 1.0, priority=0.5, importance=1.0)
     state = filled(buffer, count)
+    assert len(state.priority) == 2
     stored = min(count, 150)
     error = (1.0 + jnp.arange(stored) % 7) ** 2
     state = buffer.prioritise(state, jnp.arange(stored), error)
@@ -112,4 +113,4 @@ def test_a_new_transition_gets_the_highest_priority_so_far():
     buffer = EnsembleBuffer(10, 1, 1.0, priority=1.0)
     state = buffer.prioritise(filled(buffer, 3), jnp.array([1]), jnp.array([9.0]))
     state = buffer.add(state, transition(3), KEY)
-    np.testing.assert_allclose(state.priority.ravel()[:5], [1, 9.001, 1, 9.001, 0])
+    np.testing.assert_allclose(state.priority[0].ravel()[:5], [1, 9.001, 1, 9.001, 0])

@@ -76,17 +76,18 @@ def run_sweep(
 
 
 def hours(ladders: Sequence[Any]) -> float:
-    """At most so long, on two cores: every run to its last episode, and bsp to twice what it usually needs."""
-    total = 0.0
-    for ladder in ladders:
-        for level in ladder:
-            for item in level:
-                spec = item.arguments
-                size, members = spec["size"], settings(spec["agent"], **spec["changes"]).num_members
-                usual = size**2 if spec["agent"] == "bsp" else 2.0**size
-                cost = MILLISECONDS[min(MILLISECONDS, key=lambda k: abs(k - members))]
-                total += min(spec["episodes"], usual + 100) * size * cost + 5000
-    return total / 1000 / 3600 / 2
+    """At most so long, on two cores: every run to its end, and bsp on DeepSea to twice what it usually needs."""
+    tasks = [item.arguments for ladder in ladders for level in ladder for item in level]
+    return sum(_milliseconds(spec) for spec in tasks) / 1000 / 3600 / 2
+
+
+def _milliseconds(spec: dict[str, Any]) -> float:
+    chosen = settings(spec["agent"], spec.get("preset", "tuned"), **spec["changes"])
+    cost = MILLISECONDS[min(MILLISECONDS, key=lambda k: abs(k - chosen.num_members))]
+    if "cartpole" in spec["env"]:
+        return spec["episodes"] * 1000 / chosen.hold * chosen.updates * 2 * cost + 5000  # wider networks
+    usual = spec["size"] ** 2 if spec["agent"] == "bsp" else 2.0 ** spec["size"]
+    return min(spec["episodes"], usual + 100) * spec["size"] * cost + 5000
 
 
 def _row(item: Task) -> dict[str, Any]:

@@ -5,8 +5,7 @@ One ring holds the transitions. A transition belongs to stream k with probabilit
 minibatch from them, uniformly and exactly; with `mask_prob` 1 every transition is everyone's and no ring is kept.
 
 With `priority` above 0 shared minibatches are drawn in proportion to error^priority (Schaul et al. 2016), and weighted
-so that what is learned leans to the uniform. Priorities lie in rows of 64: one sum per row says which row a draw falls
-into, a look at that row where.
+so that what is learned leans to the uniform. Priorities are a tree of sums with 64 branches at each node.
 """
 
 from collections.abc import Callable
@@ -19,8 +18,8 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from priorax.checks import non_negative, positive_int
 
-ROW = 64
-"""Priorities side by side."""
+BRANCHES = 64
+"""Of a node in the tree of priorities."""
 
 
 class Transition(NamedTuple):
@@ -50,8 +49,9 @@ class Buffer(NamedTuple):
     """Own transitions ever inserted."""
     own_count: Int[Array, " stream"]
     """Own transitions still stored."""
-    priority: Float[Array, "row 64"]
-    """What each slot is drawn in proportion to, slot after slot; no rows where draws are uniform."""
+    priority: tuple[Float[Array, "node branch"], ...]
+    """What each slot is drawn in proportion to, slot after slot; then the sums of these nodes, in nodes themselves, up
+    to one. Nothing where draws are uniform."""
     highest: Float[Array, ""]
     """The highest priority so far: what a new transition gets."""
 
@@ -95,7 +95,7 @@ class EnsembleBuffer:
             jnp.zeros((self.num_streams, rings), int),
             jnp.zeros(self.num_streams, int),
             jnp.zeros(self.num_streams, int),
-            jnp.zeros((-(-self.capacity // ROW) if self.priority > 0 else 0, ROW)),
+            self._empty_tree() if self.priority > 0 else (),
             jnp.ones(()),
         )
 
@@ -104,7 +104,7 @@ class EnsembleBuffer:
         slot = buffer.time % self.capacity
         data = jax.tree.map(lambda ring, leaf: ring.at[slot].set(leaf), buffer.data, transition)
         if self.priority > 0:
-            buffer = buffer._replace(priority=buffer.priority.at[slot // ROW, slot % ROW].set(buffer.highest))
+            buffer = buffer._replace(priority=_set(buffer.priority, slot[None], buffer.highest[None]))
         if self.shared:
             return buffer._replace(data=data, time=buffer.time + 1)
         mask = jax.random.bernoulli(key, self.mask_prob, (self.num_streams,))
@@ -150,22 +150,33 @@ class EnsembleBuffer:
 
     def _draw(self, buffer: Buffer, key: PRNGKeyArray, size: int, stored: Array) -> tuple[Array, Array]:
         """Slots in proportion to their priorities, and their weights by importance, the largest one."""
-        sums = jnp.sum(buffer.priority, axis=1)
-        below = jnp.cumsum(sums)
-        point = jax.random.uniform(key, (size,)) * below[-1]
-        row = jnp.minimum(jnp.searchsorted(below, point, side="right"), len(sums) - 1)
-        inside = point - (below[row] - sums[row])
-        place = jnp.sum(jnp.cumsum(buffer.priority[row], axis=1) <= inside[:, None], axis=1)
-        slots = jnp.minimum(row * ROW + jnp.minimum(place, ROW - 1), stored - 1)  # rounding may lead beyond
-        share = buffer.priority[slots // ROW, slots % ROW] / jnp.maximum(below[-1], 1e-30)
+        total = jnp.sum(buffer.priority[-1])
+        point = jax.random.uniform(key, (size,)) * total
+        node = jnp.zeros(size, int)
+        for level in reversed(buffer.priority):
+            row = level[node]
+            below = jnp.cumsum(row, axis=1)
+            branch = jnp.minimum(jnp.sum(below <= point[:, None], axis=1), BRANCHES - 1)
+            chosen = jnp.take_along_axis(below - row, branch[:, None], axis=1)[:, 0]
+            point, node = point - chosen, node * BRANCHES + branch
+        slots = jnp.minimum(node, stored - 1)  # rounding may lead beyond
+        share = buffer.priority[0][slots // BRANCHES, slots % BRANCHES] / jnp.maximum(total, 1e-30)
         weight = (stored * jnp.maximum(share, 1e-30)) ** -self.importance
         return slots, weight / jnp.max(weight)
+
+    def _empty_tree(self) -> tuple[Float[Array, "node branch"], ...]:
+        levels, nodes = [], self.capacity
+        while nodes > 1:
+            nodes = -(-nodes // BRANCHES)
+            levels.append(jnp.zeros((nodes, BRANCHES)))
+        return tuple(levels) or (jnp.zeros((1, BRANCHES)),)
 
     def prioritise(self, buffer: Buffer, slots: Int[Array, " batch"], error: Float[Array, " batch"]) -> Buffer:
         """Learn from the errors just seen how soon to look at those transitions again."""
         new = (error + 1e-3) ** self.priority
-        priority = buffer.priority.at[slots // ROW, slots % ROW].set(new)
-        return buffer._replace(priority=priority, highest=jnp.maximum(buffer.highest, jnp.max(new)))
+        return buffer._replace(
+            priority=_set(buffer.priority, slots, new), highest=jnp.maximum(buffer.highest, jnp.max(new))
+        )
 
     def returns(
         self,
@@ -194,3 +205,14 @@ class EnsembleBuffer:
     def get(self, buffer: Buffer, slots: Int[Array, "..."]) -> Any:
         """The transitions in those slots."""
         return jax.tree.map(lambda ring: ring[slots], buffer.data)
+
+
+def _set(tree: tuple[Array, ...], slots: Int[Array, " batch"], values: Float[Array, " batch"]) -> tuple[Array, ...]:
+    """The tree with other priorities in some slots, and all sums above them."""
+    levels = []
+    for level in tree:
+        after = level.at[slots // BRANCHES, slots % BRANCHES].set(values)
+        levels.append(after)
+        slots = slots // BRANCHES
+        values = jnp.sum(after[slots], axis=1)
+    return tuple(levels)
