@@ -49,7 +49,7 @@ def test_agents_differ_in_what_their_names_say_and_in_nothing_else(preset):
         "rlsvi": {*one, "belief", "learn_every"},
         "psrl": {*one, "belief", "learn_every"},
         "ucrl": {*one, "belief", "learn_every", "confidence"},
-        "d4pg": {*one, "belief", "head"},
+        "d4pg": {*one, "belief", "head", "learning_rate", "actor_rate", "target_period", "priority"},
     }
     for agent, names in allowed.items():
         other = dataclasses.asdict(settings(agent, preset))

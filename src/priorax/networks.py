@@ -64,8 +64,6 @@ class MLP:
     """Standard deviation of Gaussian initial weights; None is Glorot's uniform."""
     gain: float | tuple[float, ...] = 1.0
     """Multiplies the inputs, all or each: the larger, the sooner does the function change."""
-    squash: float = 0.0
-    """Above 0: inputs become tanh of them, and are multiplied by this. What is far from zero is then all alike."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "widths", tuple(positive_int("widths", w) for w in self.widths))
@@ -99,8 +97,6 @@ class MLP:
         flat = jnp.ravel(x).astype(params[0].weight.dtype)
         if self.gain != 1.0:
             flat = flat * jnp.asarray(self.gain)
-        if self.squash > 0:
-            flat = self.squash * jnp.tanh(flat)
         first = flat @ params[0].weight
         return _after_first(first, params, ACTIVATIONS[self.activation], masks)
 

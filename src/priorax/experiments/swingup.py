@@ -114,12 +114,15 @@ def first_reward(rows: list[Row], name: str, seed: int) -> int | None:
     return next((row["episode"] for row in mine if row["rewarded_share"] > 0), None)
 
 
-def table(rows: list[Row], looks: dict[str, tuple[str, str]]) -> list[tuple[str, ...]]:
+HEADER = ("agent", "first balanced by episode", "mean return of last 50, by seed")
+
+
+def lines(rows: list[Row], looks: dict[str, tuple[str, str]]) -> list[tuple[str, ...]]:
     """What came of each agent."""
-    lines: list[tuple[str, ...]] = [("agent", "first balanced in episode", "mean return of last 50, by seed")]
+    found: list[tuple[str, ...]] = []
     for name, (label, _) in looks.items():
         last = last_returns(rows, name)
         if last:
-            found = ", ".join(str(first_reward(rows, name, seed) or "never") for seed in last)
-            lines.append((label, found, ", ".join(f"{value:.0f}" for value in last.values())))
-    return lines
+            first = ", ".join(str(first_reward(rows, name, seed) or "never") for seed in last)
+            found.append((label, first, ", ".join(f"{value:.0f}" for value in last.values())))
+    return found
