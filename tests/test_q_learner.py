@@ -9,7 +9,7 @@ import pytest
 from priorax.agents import QLearner
 from priorax.beliefs import Adam, Batch, Counts, Ensemble, ExactBayes, TableCount, plain_batch
 from priorax.envs.deep_sea import DeepSea
-from priorax.loops.compiled import Episode, Loop, episodes_to_learn, episodes_to_solve, live
+from priorax.loops.compiled import Episode, Loop, episodes_to_learn, episodes_to_solve, live, run_chunk, start
 from priorax.networks import MLP, Table
 from priorax.replay import EnsembleBuffer, Transition
 
@@ -77,6 +77,16 @@ def test_the_target_network_follows_its_period():
         state, _ = learn(agent, state, jax.random.key(i))
         same = jax.tree.map(lambda a, b: bool(jnp.all(a == b)), state.target, before if i % 3 else state.belief.params)
         assert all(jax.tree.leaves(same))
+
+
+def test_a_target_rate_averages_past_weights():
+    agent = make(target_rate=0.25)
+    state = experience(agent, 10)
+    after, _ = learn(agent, state, KEY)
+    for old, new, target in zip(*map(jax.tree.leaves, (state.target, after.belief.params, after.target)), strict=True):
+        np.testing.assert_allclose(target, 0.75 * old + 0.25 * new, rtol=1e-5, atol=1e-7)
+    with pytest.raises(ValueError, match=r"target_rate=0 must be above 0"):
+        make(target_rate=0)
 
 
 def test_a_member_without_data_learns_nothing():
@@ -241,7 +251,7 @@ def test_a_clip_bounds_each_members_gradient_apart():
     np.testing.assert_allclose(norms[1:], 0.5, rtol=1e-3)
 
 
-def test_errors_become_priorities_and_a_surprise_is_replayed_more():
+def test_each_example_has_its_own_loss_for_priorities_to_be_made_of():
     """The loss of each example is the derivative by its weight: here against the loss, one example at a time."""
     belief = Ensemble(3, MLP((8,)), MLP((8,)), prior_scale=2.0, num_outputs=2)
     state = belief.init(jax.random.key(0), jnp.zeros(2))
@@ -254,6 +264,13 @@ def test_errors_become_priorities_and_a_surprise_is_replayed_more():
     chosen = jnp.take_along_axis(out, action[None, :, None], axis=2)[..., 0]
     one = jax.vmap(jax.vmap(belief.head.loss))(chosen[..., None], target)
     np.testing.assert_allclose(info.examples, one, rtol=1e-4)
+
+
+def test_each_time_of_learning_may_have_several_updates():
+    agent = make(mask_prob=1.0)
+    loop = Loop(Probe(), agent, learn_every=2, updates=3)
+    live, _ = run_chunk(loop, KEY, (), start(loop, KEY, ()).live, 9)
+    assert int(live.agent.updates) == 3 * 4, "after steps 2, 4, 6 and 8"
 
 
 def test_priorities_need_a_shared_minibatch():

@@ -6,7 +6,7 @@ from PIL import Image
 
 from priorax import train
 from priorax.cli import main
-from priorax.experiments import figure5, figure11, reproduce, swingup
+from priorax.experiments import bsuite_swingup, figure5, figure11, reproduce, swingup
 from priorax.loops.watching import load, record_in_mujoco
 from priorax.report.rows import read_rows
 
@@ -64,6 +64,21 @@ def test_presets_of_the_figures_ask_for_three_seeds_or_more():
             names = {item.name for item in tasks}
             runs = {(item.name, item.arguments["env"], item.arguments["seed"]) for item in tasks}
             assert len(runs) == len(tasks) >= 3 * len(names)
+
+
+def test_bsuites_score_is_half_for_what_was_earned_and_half_for_one_good_episode():
+    poor = {"size": 1, "mean_return": -20.0, "best": 0.0, "last_50": -10.0}
+    good = {"size": 2, "mean_return": 350.0, "best": 101.0, "last_50": 600.0}
+    assert bsuite_swingup.score(poor) == 0
+    assert bsuite_swingup.score(good) == 0.75
+    assert bsuite_swingup.summary([poor, good])[-1][-1] == "0.38"
+    assert bsuite_swingup.figure([poor, good]).axes
+    tasks = [item for ladder in bsuite_swingup.ladders("paper") for level in ladder for item in level]
+    assert len(tasks) == 20
+    assert {item.arguments["episodes"] for item in tasks} == {1000}
+    result = train(**{**tasks[3].arguments, "episodes": 1, "changes": {**SMALL, "hold": 4}})
+    (row,) = bsuite_swingup.outcome(result)
+    assert row["best"] == row["mean_return"] == round(result.history[0].total_return, 2)
 
 
 def test_a_run_can_be_watched_in_the_port_and_in_mujoco(tmp_path, capsys):
