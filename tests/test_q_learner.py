@@ -85,8 +85,8 @@ def test_a_target_rate_averages_past_weights():
     after, _ = learn(agent, state, KEY)
     for old, new, target in zip(*map(jax.tree.leaves, (state.target, after.belief.params, after.target)), strict=True):
         np.testing.assert_allclose(target, 0.75 * old + 0.25 * new, rtol=1e-5, atol=1e-7)
-    with pytest.raises(ValueError, match=r"target_rate=0 must be above 0"):
-        make(target_rate=0)
+    with pytest.raises(ValueError, match=r"target_rate=0\.0 must be above 0"):
+        make(target_rate=0.0)
 
 
 def test_a_member_without_data_learns_nothing():

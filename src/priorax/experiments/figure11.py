@@ -13,7 +13,7 @@ from priorax.experiments.swingup import learning_curves, swingup_task
 from priorax.report.plots import legend_below, panels
 from priorax.report.rows import Row
 
-SCALES = {"quick": (1.0, 5.0, 15.0, 50.0), "paper": (0.5, 1.5, 5.0, 15.0, 50.0, 150.0)}
+SCALES = {"quick": (1.0, 15.0, 50.0), "paper": (0.5, 1.5, 5.0, 15.0, 50.0, 150.0)}
 EPISODES = {"quick": 250, "paper": 2000}
 SEEDS = {"quick": 3, "paper": 5}
 FORM = "cartpole_swingup_wide"
