@@ -6,6 +6,7 @@ from PIL import Image
 
 from priorax import train
 from priorax.cli import main
+from priorax.envs.control import ControlCartpole
 from priorax.experiments import bsuite_swingup, figure5, figure11, reproduce, swingup
 from priorax.loops.watching import load, record_in_mujoco
 from priorax.report.rows import read_rows
@@ -90,10 +91,22 @@ def test_a_run_can_be_watched_in_the_port_and_in_mujoco(tmp_path, capsys):
         with Image.open(folder / "episode.gif") as picture:
             assert picture.n_frames > 100, "equal frames are kept once"
             assert picture.size == (480, 270)
+    assert capsys.readouterr().out.count("return") == 2
+    if not can_render():
+        pytest.skip("MuJoCo has no headless renderer here")
     pictures, total = record_in_mujoco(load(tmp_path / "bsp"), every=250)
     assert [picture.shape for picture in pictures] == [(240, 320, 3)] * 4
     assert total <= 0
-    assert capsys.readouterr().out.count("return") == 2
+
+
+def can_render():
+    env = ControlCartpole()
+    env.reset(seed=0)
+    try:
+        env.render()
+    except OSError:
+        return False
+    return True
 
 
 def test_watching_says_what_it_cannot_do(tmp_path, capsys):

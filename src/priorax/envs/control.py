@@ -61,7 +61,12 @@ class ControlCartpole(gymnasium.Env[np.ndarray, Any]):
 
     def render(self) -> np.ndarray:
         """A picture, where a headless renderer exists."""
-        return self.physics.render(240, 320, camera_id=0)
+        try:
+            return self.physics.render(240, 320, camera_id=0)
+        except Exception as error:  # whatever the graphics library says
+            raise OSError(
+                f"MuJoCo cannot draw here ({error}); install EGL, or OSMesa and set MUJOCO_GL=osmesa"
+            ) from error
 
     def state(self) -> np.ndarray:
         """x, theta, x', theta'."""
