@@ -1,11 +1,8 @@
-"""Compiled programs are kept for the length of a test run and shared by its workers; whole calls are compiled, since
-the parts one by one would cost a compilation each; and they are compiled without optimisation, since tests compile more
-than they compute. `XLA_FLAGS= make test` tests what users run, in half as long again."""
+"""Compiled programs are kept for the length of a test run and shared by its workers; and whole calls are compiled,
+since the parts one by one would cost a compilation each."""
 
 import os
 import tempfile
-
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false")
 
 import equinox as eqx
 import jax

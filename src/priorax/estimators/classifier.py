@@ -128,10 +128,11 @@ class PriorEnsembleClassifier(ClassifierMixin, PriorEnsemble):
         return self._per_output(members[self._drawn_members(num_samples, random_state)])
 
     def _per_output(self, proba: np.ndarray) -> Any:
-        """[..., output, class] as one array per output, with that output's own classes."""
+        """[..., output, class] as one array per output, with that output's own classes; rows sum to one exactly."""
         parts = []
         for i, known in enumerate(self._labels()):
-            parts.append(proba[..., i, : len(known)].astype(np.float64))
+            part = proba[..., i, : len(known)].astype(np.float64)
+            parts.append(part / part.sum(axis=-1, keepdims=True))
         return parts[0] if self.flat_y_ else parts
 
 
