@@ -183,6 +183,8 @@ def test_any_gymnax_environment_with_discrete_actions_can_be_trained_in():
     assert result.env_steps == sum(row.length for row in result.history)
     assert all(row.total_return == row.length for row in result.history), "CartPole pays 1 per step"
     assert result.episodes_to_solve is None
+    assert result.episodes_to_learn is None, "what would be optimal, nobody told"
+    assert not result.tells_regret
     continuous, _ = gymnax.make("Pendulum-v1")
     with pytest.raises(ValueError, match="these are continuous; use d4pg"):
         train("bsp", continuous, episodes=2)

@@ -263,11 +263,11 @@ def _train(command: Train) -> int:
     shown = Console(stderr=True) if command.json else console
 
     def note(progress: Progress) -> str:
+        words = f"return {progress.total_return:.2f}  {progress.steps_per_second:,.0f} steps/s"
+        if progress.average_regret is None:
+            return words
         learned = f"learned at {progress.learned}" if progress.learned else "not learned yet"
-        return (
-            f"return {progress.total_return:.2f}  regret {progress.average_regret:.2f}  "
-            f"{progress.steps_per_second:,.0f} steps/s  {learned}"
-        )
+        return f"{words}  regret {progress.average_regret:.2f}  {learned}"
 
     try:
         with count_bar(asked["episodes"], f"{asked['agent']} on {asked['env']} {asked['size']}", shown) as update:
@@ -287,6 +287,9 @@ def _train(command: Train) -> int:
         print(json.dumps(result.summary()))
         return 0
     words = f"learned at episode {result.episodes_to_learn}" if result.episodes_to_learn else "not learned"
+    if not result.tells_regret:
+        last = [row.total_return for row in result.history[-50:]]
+        words = f"mean return {sum(last) / len(last):.1f} in the last {len(last)} episodes"
     console.print(
         f"{words} of {result.episodes}; {result.env_steps_per_second:,.0f} steps/s; rows in {out}/episodes.csv"
     )

@@ -9,8 +9,8 @@
 `num_states` (observations are indices below it), `action_bound` (actions are arrays of `num_actions` numbers, between
 minus and plus this; or gymnax's `action_space` says so), `input_scale` (what brings each number of an observation to
 about one), `horizon` (steps of an episode, at most), `params(key)` (a draw of what varies between seeds),
-`info["steps"]` (see `Held`), `info["bad"]`, `optimal_path(params)`, `optimal_values(params, discount)` and
-`optimal_return`: see DeepSea.
+`info["steps"]` (see `Held`), `info["bad"]` and then `tells_regret`, `optimal_path(params)`,
+`optimal_values(params, discount)` and `optimal_return`: see DeepSea.
 """
 
 import dataclasses

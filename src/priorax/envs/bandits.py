@@ -42,6 +42,10 @@ class OneStep:
     def horizon(self) -> int:
         return 1
 
+    @property
+    def tells_regret(self) -> bool:
+        return True
+
     def reset(self: Any, key: PRNGKeyArray, params: Any) -> tuple[Array, Array]:
         arms = self.arms(key, params)
         return arms, arms

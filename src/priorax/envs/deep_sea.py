@@ -68,6 +68,10 @@ class DeepSea:
         return self.params(jax.random.key(0))
 
     @property
+    def tells_regret(self) -> bool:
+        return True
+
+    @property
     def optimal_return(self) -> float:
         """Of the best policy, in expectation."""
         reach = (1 - 1 / self.size) ** (self.size - 1) if self.windy else 1.0

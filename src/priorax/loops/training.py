@@ -46,7 +46,8 @@ class Progress(NamedTuple):
 
     episode: int
     total_return: float
-    average_regret: float
+    average_regret: float | None
+    """None where the environment does not tell."""
     steps_per_second: float
     learned: int | None
 
@@ -61,8 +62,10 @@ class Result(NamedTuple):
     preset: str
     episodes: int
     """How many were run."""
+    tells_regret: bool
+    """Whether the environment says what would have been optimal."""
     episodes_to_learn: int | None
-    """The paper's measure: the first episode at which average regret is below 0.9."""
+    """The paper's measure: the first episode at which average regret is below 0.9, where the environment tells it."""
     episodes_to_solve: int | None
     """The first episode from which the greedy policy of the ensemble's mean stays optimal."""
     total_return: float
@@ -173,7 +176,12 @@ def _run(
         snapshot = start(loop, key, params)
         _check_at_start(loop, snapshot.live)
     clock, held = _Clock(int(snapshot.live.step)), getattr(loop.env, "times", 1)
-    learned = episodes_to_learn(history, until.below, until.after)
+    tells = getattr(loop.env, "tells_regret", False)
+
+    def first_below(rows: list[Episode]) -> int | None:
+        return episodes_to_learn(rows, until.below, until.after) if tells else None
+
+    learned = first_below(history)
 
     def over() -> bool:
         return len(history) >= episodes or (until.stop and learned is not None)
@@ -186,7 +194,7 @@ def _run(
             known = len(history)
             for row in ended:
                 history.append(row)
-                learned = learned or episodes_to_learn([row], until.below, until.after)
+                learned = learned or first_below([row])
                 if over():
                     break
             if probe is not None:
@@ -199,7 +207,8 @@ def _run(
                     folder.checkpoint(snapshot, unless_younger_than=checkpoint_seconds)
             if history[known:]:
                 last = history[-1]
-                report(Progress(last.episode, last.total_return, last.average_regret, clock.speed * held, learned))
+                regret = last.average_regret if tells else None
+                report(Progress(last.episode, last.total_return, regret, clock.speed * held, learned))
     except KeyboardInterrupt:
         if folder is not None:
             folder.checkpoint(snapshot)
@@ -207,6 +216,7 @@ def _run(
     result = Result(
         **asked,
         episodes=len(history),
+        tells_regret=tells,
         episodes_to_learn=learned,
         episodes_to_solve=episodes_to_solve(history) if hasattr(loop.env, "optimal_path") else None,
         total_return=float(np.sum([row.total_return for row in history])),
