@@ -117,15 +117,13 @@ class Loop(eqx.Module):
         t = live.step + 1
         key_act, key_env, key_mask, key_learn, key_draw, key_mean = jax.random.split(jax.random.fold_in(key, t), 6)
 
+        def once(state: Any, key: PRNGKeyArray) -> tuple[Any, Array]:
+            state, info = self.agent.learn_from_buffer(state, key)
+            return state, jnp.mean(info.loss)
+
         def learn(state: Any) -> tuple[Any, Array]:
             if self.updates == 1:
-                state, info = self.agent.learn_from_buffer(state, key_learn)
-                return state, jnp.mean(info.loss)
-
-            def once(state: Any, key: PRNGKeyArray) -> tuple[Any, Array]:
-                state, info = self.agent.learn_from_buffer(state, key)
-                return state, jnp.mean(info.loss)
-
+                return once(state, key_learn)
             state, losses = jax.lax.scan(once, state, jax.random.split(key_learn, self.updates))
             return state, losses[-1]
 
