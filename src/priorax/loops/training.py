@@ -124,11 +124,6 @@ def train(
         return _run(loop, key, params, folder, asked, episodes, until, checkpoint_seconds, report, probe)
 
 
-def settings_of(asked: Mapping[str, Any]) -> Settings:
-    """The hyperparameters that those arguments of `train` mean."""
-    return settings(asked["agent"], asked["preset"] or preset_for(asked["env"]), **asked["changes"])
-
-
 def prepare(chosen: Settings, env: str | Environment, size: int, seed: int) -> tuple[Loop, PRNGKeyArray, Any]:
     """An agent in its environment, the key of its run, and what the seed makes of the environment."""
     world: Any = env

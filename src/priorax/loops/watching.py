@@ -9,15 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray, PyTree
 
-from priorax.agents import Agent
+from priorax.agents import Agent, settings
 from priorax.envs import Environment, Held
 from priorax.envs.cartpole import CartpoleSwingup
 from priorax.loops.checkpoints import Checkpoints
-from priorax.loops.training import prepare, resumed, settings_of
+from priorax.loops.training import prepare, resumed
 
 
 class Recording(NamedTuple):
-    """One episode, step by step: what the environment was after each, and what it paid."""
+    """One episode, step by step: what the environment was before each, and what it then paid."""
 
     env: Environment
     states: PyTree
@@ -39,7 +39,8 @@ class Learned(NamedTuple):
 def load(path: Path) -> Learned:
     """The agent of the last checkpoint in a run's folder."""
     asked = resumed(path, {}, {})
-    loop, key, params = prepare(settings_of(asked), asked["env"], asked["size"], asked["seed"])
+    chosen = settings(asked["agent"], asked["preset"], **asked["changes"])
+    loop, key, params = prepare(chosen, asked["env"], asked["size"], asked["seed"])
     checkpoints = Checkpoints(path / "checkpoint", loop.agent.buffer)
     if checkpoints.last is None:
         raise ValueError(f"{str(path)!r} has no checkpoint yet; let the run go on for a while")
