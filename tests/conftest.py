@@ -17,6 +17,13 @@ def pytest_configure(config):
     enable_compilation_cache(FOLDER)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def forget_programs():
+    """A compiled program holds dozens of memory maps, and a process may have 65,530: past that the compiler crashes."""
+    yield
+    jax.clear_caches()
+
+
 @pytest.fixture
 def key():
     return jax.random.key(0)
