@@ -1,7 +1,8 @@
 """Agents: one Q-learner over any belief, exact planners for finite states, and their settings by name."""
 
 from priorax.agents.base import Agent
-from priorax.agents.named import AGENTS, PRESETS, Settings, build, check_members_differ, settings
+from priorax.agents.building import build, check_members_differ
+from priorax.agents.named import AGENTS, PRESETS, Settings, settings
 from priorax.agents.q_learner import AgentState, QLearner
 from priorax.agents.tabular import PSRL, RLSVI, UCRL, Tabular
 
