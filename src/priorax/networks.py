@@ -189,6 +189,80 @@ class Dueling:
         return jnp.ravel(parts[0] + self.advantage * own)
 
 
+class Filters(NamedTuple):
+    """A convolution's."""
+
+    weight: Float[Array, "out in height width"]
+    bias: Float[Array, " out"]
+
+
+class Convolutions(NamedTuple):
+    """The numbers of a `Convnet`."""
+
+    filters: tuple[Filters, ...]
+    rest: tuple[Layer, ...]
+
+
+@dataclass(frozen=True)
+class Convnet:
+    """Convolutions over a picture [height, width] or a stack of them [channel, height, width], then an MLP.
+
+    Whole numbers are taken as 0..255 and brought to 0..1. The defaults are a small net for small machines; `NATURE` is
+    that of Mnih et al. 2015.
+    """
+
+    filters: tuple[tuple[int, int, int], ...] = ((16, 8, 4), (32, 4, 2))
+    """Of each layer: how many, their side, their stride."""
+    widths: tuple[int, ...] = ()
+    """Units of each hidden layer after them."""
+    bias_scale: float = 0.0
+    """Standard deviation of the initial biases."""
+    precision: str = "float32"
+    """What convolutions are computed in: float32 or bfloat16. Their weights stay in float32."""
+
+    def __post_init__(self) -> None:
+        for layer in self.filters:
+            for number in layer:
+                positive_int("filters", number)
+        one_of("precision", self.precision, ("float32", "bfloat16"))
+        non_negative("bias_scale", self.bias_scale)
+
+    def init(self, key: PRNGKeyArray, x: Any, num_out: int) -> Convolutions:
+        key_bias, key_rest, *keys = jax.random.split(key, 2 + len(self.filters))
+        channels = 1 if jnp.ndim(x) == 2 else jnp.shape(x)[0]
+        layers: list[Filters] = []
+        for own, (count, side, _) in zip(keys, self.filters, strict=True):
+            limit = (6 / ((channels + count) * side**2)) ** 0.5  # Glorot's
+            shape = (count, channels, side, side)
+            bias = self.bias_scale * jax.random.normal(jax.random.fold_in(key_bias, len(layers)), (count,))
+            layers.append(Filters(jax.random.uniform(own, shape, minval=-limit, maxval=limit), bias))
+            channels = count
+        shown = jax.eval_shape(self._convolved, tuple(layers), x)
+        if shown.size == 0:
+            raise ValueError(f"filters={self.filters} leave nothing of a picture {jnp.shape(x)}; use fewer or smaller")
+        return Convolutions(tuple(layers), self._rest().init(key_rest, jnp.zeros(shown.shape), num_out))
+
+    def apply(self, params: Convolutions, x: Num[Array, "*channel height width"]) -> Array:
+        return self._rest().apply(params.rest, self._convolved(params.filters, x))
+
+    def _convolved(self, filters: tuple[Filters, ...], x: Any) -> Array:
+        h = jnp.asarray(x, self.precision).reshape(1, -1, *jnp.shape(x)[-2:])
+        if jnp.issubdtype(jnp.asarray(x).dtype, jnp.integer):
+            h = h / 255
+        for layer, (_, _, stride) in zip(filters, self.filters, strict=True):
+            weight, bias = (part.astype(h.dtype) for part in layer)
+            h = jax.lax.conv_general_dilated(h, weight, (stride, stride), "VALID")  # [1, channel, height, width]
+            h = jax.nn.relu(h + bias[:, None, None])
+        return h.astype(jnp.float32).ravel()
+
+    def _rest(self) -> MLP:
+        return MLP(self.widths, bias_scale=self.bias_scale)
+
+
+NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
+"""The convolutions of Mnih et al. 2015."""
+
+
 @dataclass(frozen=True)
 class Pair:
     """A user's own `init(key, x) -> params` and `apply(params, x) -> output`."""

@@ -13,6 +13,7 @@ from priorax.agents.named import BELIEFS, HEADS, PLANNERS, PRIORS, Settings
 from priorax.agents.q_learner import QLearner
 from priorax.agents.tabular import PSRL, RLSVI, UCRL, Planner, Tabular
 from priorax.beliefs import (
+    ENSEMBLES,
     L2,
     Adam,
     Belief,
@@ -21,6 +22,7 @@ from priorax.beliefs import (
     Ensemble,
     GaussianCount,
     Outcomes,
+    SharedTorso,
     State,
     TableCount,
     bayes_by_backprop,
@@ -214,7 +216,7 @@ def check_members_differ(agent: QLearner, state: State, obs: Any) -> None:
     `obs`: a batch of observations to look at. Every run begins with it.
     """
     belief = agent.belief
-    if not isinstance(belief, Ensemble) or belief.num_members == 1:
+    if not isinstance(belief, ENSEMBLES) or belief.num_members == 1:
         return
     for what, found in zip(("members", "priors"), _functions(belief, state, obs), strict=True):
         if found is not None and bool(jnp.all(found == found[0])):
@@ -222,5 +224,5 @@ def check_members_differ(agent: QLearner, state: State, obs: Any) -> None:
 
 
 @eqx.filter_jit
-def _functions(belief: Ensemble, state: State, obs: Any) -> tuple[Array, Array | None]:
+def _functions(belief: Ensemble | SharedTorso, state: State, obs: Any) -> tuple[Array, Array | None]:
     return belief_values(belief, state, jax.random.key(0), obs), belief.prior_values(state, obs)

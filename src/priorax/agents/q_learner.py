@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from priorax.agents.base import best_by_mean, greedy
 from priorax.beliefs import (
+    ENSEMBLES,
     Batch,
     Belief,
     Counts,
@@ -25,7 +26,7 @@ from priorax.beliefs import (
 )
 from priorax.checks import one_of, positive_int
 from priorax.priors import TABLES
-from priorax.replay import Buffer, EnsembleBuffer, Transition
+from priorax.replay import EnsembleBuffer, Transition
 
 
 class Stored(NamedTuple):
@@ -36,6 +37,25 @@ class Stored(NamedTuple):
     next_prior: Float[Array, "stream output prior"] | None
 
 
+class Sampled(NamedTuple):
+    """Transitions to learn from, wherever they were kept, over one step or several: from `obs` to `next_obs`, where the
+    bootstrap is. With a shared batch, what all streams share has no stream axis."""
+
+    obs: PyTree
+    action: Int[Array, "*stream batch"]
+    reward: Float[Array, "*stream batch"]
+    """Discounted, of the steps between."""
+    discount: Float[Array, "*stream batch"]
+    """What is left of it for the bootstrap: zero after a termination."""
+    next_obs: PyTree
+    weight: Float[Array, "stream batch"]
+    counts: Int[Array, " stream"]
+    """How many transitions each stream owns in all."""
+    prior: Float[Array, "stream batch output prior"] | None = None
+    """Prior values at both ends, where they are known."""
+    next_prior: Float[Array, "stream batch output prior"] | None = None
+
+
 class AgentState(NamedTuple):
     """What an agent carries."""
 
@@ -43,7 +63,8 @@ class AgentState(NamedTuple):
     target: PyTree
     """The target network's parameters, none where they are always the online ones (period 1). Priors are not in it, so
     online and target share them."""
-    buffer: Buffer
+    buffer: Any
+    """A `replay.Buffer`; nothing where transitions are kept elsewhere."""
     index: PyTree
     """The function drawn for this episode."""
     updates: Int[Array, ""]
@@ -139,14 +160,18 @@ class QLearner(eqx.Module):
 
     def init(self, key: PRNGKeyArray, obs: Any) -> AgentState:
         """A fresh agent; obs is one example observation."""
-        key_belief, key_draw = jax.random.split(key)
-        belief = self.belief.init(key_belief, obs)
+        state = self.init_without_buffer(key, obs)
         zero = jnp.zeros(())
         transition = Transition(obs, zero.astype(int), zero, obs, zero.astype(bool), zero.astype(bool))
-        buffer = self.buffer.init(self._stored(belief, transition))
+        return state._replace(buffer=self.buffer.init(self._stored(state.belief, transition)))
+
+    def init_without_buffer(self, key: PRNGKeyArray, obs: Any) -> AgentState:
+        """A fresh agent whose transitions are kept elsewhere."""
+        key_belief, key_draw = jax.random.split(key)
+        belief = self.belief.init(key_belief, obs)
         target = belief.params if self.lagged else ()
         index, none = self.belief.draw(belief, key_draw), jnp.zeros((), int)
-        return AgentState(belief, target, buffer, index, none, none)
+        return AgentState(belief, target, (), index, none, none)
 
     def start_episode(self, state: AgentState, key: PRNGKeyArray) -> AgentState:
         """Draw the function to follow: a member, uniformly, for an ensemble."""
@@ -188,41 +213,51 @@ class QLearner(eqx.Module):
     def learn_from_buffer(self, state: AgentState, key: PRNGKeyArray) -> tuple[AgentState, Info]:
         """Algorithm 2: one optimiser step of every member on its own minibatch. Who has no data learns nothing."""
         key_slots, key_target, key_online = jax.random.split(key, 3)
-        streams = self.belief.num_streams
         counts = self.buffer.counts(state.buffer)
         if self.shared_batch:
             slots, weight = self.buffer.sample_shared(state.buffer, key_slots, self.batch_size)
         else:
             slots = self.buffer.sample_slots(state.buffer, key_slots, self.batch_size)
-            weight = jnp.ones((streams, self.batch_size))
+            weight = jnp.ones((self.belief.num_streams, self.batch_size))
         step, stored_prior, stored_next, discount = self._sampled(state, slots)
         prior, next_prior = (self._by_stream(part) for part in (stored_prior, stored_next))
-        target_state = state.belief._replace(params=state.target) if self.lagged else state.belief
-        following = self.belief.forward(target_state, key_target, step.next_obs, next_prior, self.shared_batch)
-        selector = None
-        if self.double_q:
-            online = self.belief.forward(state.belief, key_target, step.next_obs, next_prior, self.shared_batch)
-            selector = values_of(self.belief.head, online)
-        reward, discount = (jnp.broadcast_to(part, (streams, self.batch_size)) for part in (step.reward, discount))
-        backup = jax.vmap(jax.vmap(lambda *parts: greedy_backup(self.belief.head, *parts)))
-        target = backup(following, reward, discount, *(() if selector is None else (selector,)))
-        batch = Batch(
-            step.obs,
-            jax.lax.stop_gradient(target),
-            weight * (counts > 0)[:, None],
-            counts.astype(float),
-            step.action,
-            prior,
-            self.shared_batch,
+        sampled = Sampled(
+            step.obs, step.action, step.reward, discount, step.next_obs, weight, counts, prior, next_prior
         )
-        belief, info = self.belief.update(state.belief, batch, key_online)
-        updates = state.updates + 1
-        kept = self.followed(updates, belief.params, state.target) if self.lagged else ()
-        buffer = state.buffer
+        after, info = self.learn(state, sampled, key_target, key_online)
         if self.buffer.priority > 0 and info.examples is not None:
             error = jnp.sqrt(jnp.mean(jnp.maximum(info.examples, 0.0), axis=0))
-            buffer = self.buffer.prioritise(buffer, slots, error)
-        return state._replace(belief=belief, target=kept, updates=updates, buffer=buffer), info
+            after = after._replace(buffer=self.buffer.prioritise(state.buffer, slots, error))
+        return after, info
+
+    def learn(
+        self, state: AgentState, batch: Sampled, key_target: PRNGKeyArray, key_online: PRNGKeyArray
+    ) -> tuple[AgentState, Info]:
+        """One optimiser step on the loss of equation (6), on these transitions; replay is not looked at."""
+        streams = self.belief.num_streams
+        target_state = state.belief._replace(params=state.target) if self.lagged else state.belief
+        following = self.belief.forward(target_state, key_target, batch.next_obs, batch.next_prior, self.shared_batch)
+        selector = None
+        if self.double_q:
+            online = self.belief.forward(state.belief, key_target, batch.next_obs, batch.next_prior, self.shared_batch)
+            selector = values_of(self.belief.head, online)
+        size = batch.weight.shape[1]
+        reward, discount = (jnp.broadcast_to(part, (streams, size)) for part in (batch.reward, batch.discount))
+        backup = jax.vmap(jax.vmap(lambda *parts: greedy_backup(self.belief.head, *parts)))
+        target = backup(following, reward, discount, *(() if selector is None else (selector,)))
+        examples = Batch(
+            batch.obs,
+            jax.lax.stop_gradient(target),
+            batch.weight * (batch.counts > 0)[:, None],
+            batch.counts.astype(float),
+            batch.action,
+            batch.prior,
+            self.shared_batch,
+        )
+        belief, info = self.belief.update(state.belief, examples, key_online)
+        updates = state.updates + 1
+        kept = self.followed(updates, belief.params, state.target) if self.lagged else ()
+        return state._replace(belief=belief, target=kept, updates=updates), info
 
     def _sampled(self, state: AgentState, slots: Int[Array, "*stream batch"]) -> tuple[Transition, Any, Any, Array]:
         """The transitions in those slots, over n_step steps: from s to where the bootstrap is, with the rewards between
@@ -250,7 +285,7 @@ class QLearner(eqx.Module):
     def _stored(self, belief: State, transition: Transition) -> Stored:
         if self.n_step == 1:
             transition = transition._replace(ended=None)
-        if not isinstance(self.belief, Ensemble) or self.belief.prior is None or isinstance(self.belief.prior, TABLES):
+        if not isinstance(self.belief, ENSEMBLES) or self.belief.prior is None or isinstance(self.belief.prior, TABLES):
             return Stored(transition, None, None)  # no prior, or one that is only looked up
         both = jax.tree.map(lambda a, b: jnp.stack([a, b]), transition.obs, transition.next_obs)
         values = self.belief.prior_values(belief, both)

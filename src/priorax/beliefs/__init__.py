@@ -18,6 +18,7 @@ from priorax.beliefs.base import (
     Batch,
     Belief,
     Info,
+    RMSProp,
     State,
     draw_values,
     greedy_backup,
@@ -30,12 +31,14 @@ from priorax.beliefs.ensemble import Ensemble
 from priorax.beliefs.exact import ExactBayes
 from priorax.beliefs.gaussian_weights import GaussianWeights, bayes_by_backprop, noisy
 from priorax.beliefs.outcomes import Outcomes
+from priorax.beliefs.shared_torso import SharedTorso
 from priorax.checks import one_of
 from priorax.heads import C51, Head, Quantiles
 from priorax.networks import MLP, Network
 from priorax.noise import NOISES, Noise
 
 __all__ = [
+    "ENSEMBLES",
     "L2",
     "METHODS",
     "Adam",
@@ -51,6 +54,8 @@ __all__ = [
     "Method",
     "OneHotCount",
     "Outcomes",
+    "RMSProp",
+    "SharedTorso",
     "State",
     "TableCount",
     "bayes_by_backprop",
@@ -63,6 +68,10 @@ __all__ = [
     "spread",
     "values_of",
 ]
+
+
+ENSEMBLES = (Ensemble, SharedTorso)
+"""Beliefs whose draws are K members: all of them can be looked at, and each has its prior."""
 
 
 class Method(NamedTuple):
@@ -124,6 +133,6 @@ def spread(
 
 def belief_values(belief: Belief, state: State, key: PRNGKeyArray, x: Any, num_draws: int = 100) -> Array:
     """Functions of the belief on a batch of inputs: all members of an ensemble, else `num_draws` draws."""
-    if isinstance(belief, Ensemble):
+    if isinstance(belief, ENSEMBLES):
         return values_of(belief.head, belief.forward(state, key, x, shared=True))
     return draw_values(belief, state, key, x, num_draws)

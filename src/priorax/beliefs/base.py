@@ -68,8 +68,38 @@ class Adam:
         return self._optax().update
 
     def _optax(self) -> optax.GradientTransformation:
-        adam = optax.adam(self.learning_rate, self.b1, self.b2, self.eps)
-        return adam if self.clip is None else optax.chain(optax.clip_by_global_norm(self.clip), adam)
+        return _clipped(optax.adam(self.learning_rate, self.b1, self.b2, self.eps), self.clip)
+
+
+@dataclass(frozen=True)
+class RMSProp:
+    """`optax.rmsprop`, centred, as settings: what Ape-X learns by."""
+
+    learning_rate: float = 6.25e-5
+    decay: float = 0.95
+    eps: float = 1.5e-7
+    clip: float | None = 40.0
+    """The largest norm of the gradient; None: any."""
+
+    def __post_init__(self) -> None:
+        positive("learning_rate", self.learning_rate)
+        if self.clip is not None:
+            positive("clip", self.clip)
+
+    @property
+    def init(self) -> Any:
+        return self._optax().init
+
+    @property
+    def update(self) -> Any:
+        return self._optax().update
+
+    def _optax(self) -> optax.GradientTransformation:
+        return _clipped(optax.rmsprop(self.learning_rate, self.decay, self.eps, centered=True), self.clip)
+
+
+def _clipped(steps: optax.GradientTransformation, clip: float | None) -> optax.GradientTransformation:
+    return steps if clip is None else optax.chain(optax.clip_by_global_norm(clip), steps)
 
 
 class State(NamedTuple):

@@ -176,8 +176,7 @@ class Ensemble(eqx.Module):
 
     def losses(self, state: State, batch: Batch, key: PRNGKeyArray) -> Float[Array, " stream"]:
         """What each member minimises."""
-        out = self.forward(state, key, batch.x, batch.prior, batch.shared)
-        losses = stream_losses(self.head, out, batch)
+        losses = stream_losses(self.head, self.forward(state, key, batch.x, batch.prior, batch.shared), batch)
         if self.l2 is not None:
             losses = losses + jax.vmap(self.l2.penalty)(state.params, state.frozen.anchor, batch.count)
         return losses

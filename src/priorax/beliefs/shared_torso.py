@@ -1,0 +1,111 @@
+"""An ensemble of heads on one torso: "to save computation we use a shared convnet" (section 4.2.3).
+
+The torso is evaluated once for all K members; what reaches it is the mean of the members' gradients, as if each had
+1/K of it. Prior functions have a torso of their own, drawn once, and never trained.
+"""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+
+from priorax.beliefs.base import Adam, Batch, Info, Optimizer, State, Wrapper, gradient_step, stream_losses, values_of
+from priorax.beliefs.ensemble import Ensemble
+from priorax.checks import positive_int
+from priorax.networks import Convnet, Network, as_network
+
+
+class Parts(NamedTuple):
+    """What belongs to the torso, and what to the members."""
+
+    torso: PyTree
+    members: PyTree
+
+
+class SharedTorso(Wrapper):
+    """K members, Q_k = f_k(torso(x)) + prior_scale * p_k(prior_torso(x))."""
+
+    base: Ensemble
+    """The members: what they look at is the torso's features. Its optimiser is not used."""
+    torso: Network = eqx.field(static=True, default=Convnet(), converter=as_network)
+    """Trained, and drawn once more for the prior functions."""
+    num_features: int = eqx.field(static=True, default=256)
+    """What the torso gives, after a relu."""
+    optimizer: Optimizer = eqx.field(static=True, default=Adam())
+    """Acts on torso and members together."""
+
+    def __check_init__(self) -> None:
+        positive_int("num_features", self.num_features)
+        if self.base.is_sparse or self.base.l2 is not None:
+            raise ValueError("members on a shared torso have neither sparse rows nor an l2 pull; leave both out")
+
+    @property
+    def num_members(self) -> int:
+        return self.base.num_members
+
+    @property
+    def prior(self) -> Network | None:
+        return self.base.prior
+
+    def init(self, key: PRNGKeyArray, x: Any) -> State:
+        """K members, a torso, a torso for the priors, from independent keys; x is one example input."""
+        key_torso, key_prior, key_members = jax.random.split(key, 3)
+        torso = self.torso.init(key_torso, x, self.num_features)
+        prior = self.torso.init(key_prior, x, self.num_features) if self.base.prior is not None else ()
+        members = self.base.init(key_members, jnp.zeros(self.num_features))
+        params = Parts(torso, members.params)
+        return State(params, Parts(prior, members.frozen), self.optimizer.init(params))
+
+    def draw(self, state: State, key: PRNGKeyArray) -> Int[Array, ""]:
+        return self.base.draw(self._members(state), key)
+
+    def value(self, state: State, index: Int[Array, ""], x: Any) -> Float[Array, " output"]:
+        batch = jax.tree.map(lambda leaf: leaf[None], x)
+        out = self.forward(state, jax.random.key(0), batch, shared=True)  # members cost little beside the torso
+        return values_of(self.head, out[index, 0])
+
+    def forward(
+        self, state: State, key: PRNGKeyArray, x: Any, prior: Array | None = None, shared: bool = False
+    ) -> Float[Array, "stream batch output size"]:
+        """Member k on stream k's inputs, or all members on the same ones."""
+        axes = 1 if shared else 2
+        features = self._features(state.params.torso, x, axes)
+        share = 1 / self.num_members
+        features = share * features + (1 - share) * jax.lax.stop_gradient(features)
+        if prior is None and self.base.prior is not None:
+            prior = self._prior_values(state, x, axes)
+        return self.base.forward(self._members(state), key, features, prior, shared)
+
+    def prior_values(self, state: State, x: Any) -> Float[Array, "stream batch output prior"] | None:
+        """All members' priors on a shared batch of inputs, for `Batch.prior`."""
+        return None if self.base.prior is None else self._prior_values(state, x, 1)
+
+    def observe(self, state: State, batch: Batch) -> State:
+        return state
+
+    def losses(self, state: State, batch: Batch, key: PRNGKeyArray) -> Float[Array, " stream"]:
+        """What each member minimises."""
+        return stream_losses(self.head, self.forward(state, key, batch.x, batch.prior, batch.shared), batch)
+
+    def update(self, state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Info]:
+        """One optimiser step of the torso and every member."""
+        return gradient_step(self, state, batch, key)
+
+    def _members(self, state: State) -> State:
+        return State(state.params.members, state.frozen.members)
+
+    def _features(self, torso: PyTree, x: Any, axes: int) -> Float[Array, "*axis feature"]:
+        """The torso at inputs behind so many axes."""
+        evaluate = lambda row: jax.nn.relu(self.torso.apply(torso, row))  # noqa: E731
+        for _ in range(axes):
+            evaluate = jax.vmap(evaluate)
+        return evaluate(x)
+
+    def _prior_values(self, state: State, x: Any, axes: int) -> Float[Array, "stream batch output prior"]:
+        members, features = self._members(state), jax.lax.stop_gradient(self._features(state.frozen.torso, x, axes))
+        if axes == 1:
+            return self.base.prior_values(members, features)  # type: ignore[return-value]
+        own = jax.vmap(lambda frozen, rows: jax.vmap(lambda row: self.base.prior_value(frozen, row))(rows))
+        return own(members.frozen, features)
