@@ -173,18 +173,18 @@ class Dueling:
     Actions that hardly matter one by one share what is known of where they lead: v is learned from all of them.
     """
 
-    network: MLP
+    network: Network
     """It has one output more."""
     size: int = 1
     """Numbers per output (a head's)."""
     advantage: float = 1.0
     """Multiplies what is not in common; below 1, outputs differ less from the start."""
 
-    def init(self, key: PRNGKeyArray, x: Any, num_out: int) -> tuple[Layer, ...]:
+    def init(self, key: PRNGKeyArray, x: Any, num_out: int) -> PyTree:
         return self.network.init(key, x, num_out + self.size)
 
-    def apply(self, params: tuple[Layer, ...], x: Num[Array, "..."], masks: tuple[Array, ...] = ()) -> Array:
-        parts = self.network.apply(params, x, masks).reshape(-1, self.size)
+    def apply(self, params: PyTree, x: Num[Array, "..."], *masks: tuple[Array, ...]) -> Array:
+        parts = self.network.apply(params, x, *masks).reshape(-1, self.size)
         own = parts[1:] - jnp.mean(parts[1:], axis=0)
         return jnp.ravel(parts[0] + self.advantage * own)
 
@@ -203,6 +203,11 @@ class Convolutions(NamedTuple):
     rest: tuple[Layer, ...]
 
 
+SMALL_NET = ((16, 8, 4), (32, 4, 2))
+NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
+"""The convolutions of Mnih et al. 2013 and 2015."""
+
+
 @dataclass(frozen=True)
 class Convnet:
     """Convolutions over a picture [height, width] or a stack of them [channel, height, width], then an MLP.
@@ -211,7 +216,7 @@ class Convnet:
     that of Mnih et al. 2015.
     """
 
-    filters: tuple[tuple[int, int, int], ...] = ((16, 8, 4), (32, 4, 2))
+    filters: tuple[tuple[int, int, int], ...] = SMALL_NET
     """Of each layer: how many, their side, their stride."""
     widths: tuple[int, ...] = ()
     """Units of each hidden layer after them."""
@@ -257,10 +262,6 @@ class Convnet:
 
     def _rest(self) -> MLP:
         return MLP(self.widths, bias_scale=self.bias_scale)
-
-
-NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
-"""The convolutions of Mnih et al. 2015."""
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """From settings to an agent: its belief, its prior, its replay."""
 
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -9,7 +10,7 @@ from jaxtyping import Array
 
 from priorax.agents.base import Agent
 from priorax.agents.d4pg import D4PG
-from priorax.agents.named import BELIEFS, HEADS, PLANNERS, PRIORS, Settings
+from priorax.agents.named import BELIEFS, HEADS, PLANNERS, PRIORS, TORSOS, Settings
 from priorax.agents.q_learner import QLearner
 from priorax.agents.tabular import PSRL, RLSVI, UCRL, Planner, Tabular
 from priorax.beliefs import (
@@ -22,6 +23,7 @@ from priorax.beliefs import (
     Ensemble,
     GaussianCount,
     Outcomes,
+    RMSProp,
     SharedTorso,
     State,
     TableCount,
@@ -31,7 +33,7 @@ from priorax.beliefs import (
 )
 from priorax.checks import one_of
 from priorax.heads import C51, Head, Quantiles, Scalar
-from priorax.networks import MLP, Dueling, Network, Table
+from priorax.networks import MLP, NATURE, SMALL_NET, Convnet, Dueling, Network, Table
 from priorax.priors import Around, Linear, Tabulated
 from priorax.replay import EnsembleBuffer
 
@@ -54,6 +56,10 @@ def build(
     one_of("belief", settings.belief, (*BELIEFS, *PLANNERS))
     one_of("prior", settings.prior, PRIORS)
     one_of("head", settings.head, HEADS)
+    one_of("torso", settings.torso, TORSOS)
+    one_of("optimizer", settings.optimizer, ("adam", "rmsprop"))
+    if settings.torso != "none" and (num_states is not None or settings.belief != "ensemble"):
+        raise ValueError(f"torso={settings.torso!r} is for ensembles that look at pictures; use torso='none' here")
     if (settings.belief == "d4pg") != (bound is not None):
         if bound is None:
             raise ValueError("d4pg needs continuous actions; use another agent here, or an environment that has them")
@@ -125,9 +131,9 @@ def _belief(
     input_scale: tuple[float, ...],
 ) -> Belief:
     head = _head(settings)
-    network: MLP | Table | Dueling
+    network: Network
     if num_states is None:
-        network = MLP(settings.widths, gain=input_scale or 1.0)
+        network = _member(settings, input_scale)
         network = Dueling(network, head.size) if settings.dueling else network
     else:
         network = Table(num_states, settings.widths)
@@ -139,7 +145,7 @@ def _belief(
         "network": network,
         "head": head,
         "num_outputs": num_actions,
-        "optimizer": Adam(rate, clip=settings.clip),
+        "optimizer": (RMSProp if settings.optimizer == "rmsprop" else Adam)(rate, clip=settings.clip),
     }
     if settings.belief != "ensemble":
         _refuse_for_one_network(settings)
@@ -165,6 +171,8 @@ def _belief(
         sparse_rows=("shared" if settings.shared_batch else "own") if sparse else "no",
         **common,
     )
+    if settings.torso != "none" and settings.shared_torso:
+        return SharedTorso(ensemble, _torso(settings), settings.features, common["optimizer"])
     if settings.bonus_scale > 0:
         density = GaussianCount() if num_states is None else TableCount(num_states)
         return Counts(ensemble, density, settings.bonus_scale, settings.first_count)
@@ -180,6 +188,17 @@ def _refuse_for_one_network(settings: Settings) -> None:
                 f"{name}={getattr(settings, name)!r} does not go with belief={settings.belief!r}, one network; "
                 f"leave it at {value!r}, or use belief='ensemble'"
             )
+
+
+def _torso(settings: Settings, *rest: int) -> Convnet:
+    return Convnet(NATURE if settings.torso == "nature" else SMALL_NET, rest, precision=settings.precision)
+
+
+def _member(settings: Settings, gain: tuple[float, ...], bias: float = 0.0) -> Network:
+    """One member's network, or its prior's."""
+    if settings.torso == "none" or settings.shared_torso:  # on a torso it sees features, which are about one
+        return MLP(settings.widths, gain=gain or 1.0, bias_scale=bias)
+    return dataclasses.replace(_torso(settings, settings.features, *settings.widths), bias_scale=bias)
 
 
 def _head(settings: Settings) -> Head:
@@ -205,8 +224,8 @@ def _prior(
         return Linear() if num_states is None else Tabulated(Table(num_states, (), weight_std=1.0), num_states)
     if num_states is not None:
         return Tabulated(network, num_states)
-    gain = tuple(settings.prior_gain * each for each in input_scale) or settings.prior_gain
-    prior = MLP(settings.widths, gain=gain, bias_scale=settings.prior_bias)
+    gain = tuple(settings.prior_gain * each for each in input_scale or (1.0,) * (settings.prior_gain != 1))
+    prior = _member(settings, gain, settings.prior_bias)
     return Dueling(prior, _head(settings).prior_size, settings.prior_advantage) if settings.dueling else prior
 
 

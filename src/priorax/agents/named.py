@@ -27,6 +27,7 @@ PRIORS = ("none", "network", "linear", "optimal")
 BELIEFS = ("ensemble", "dropout", "noisy", "bbb", "d4pg")
 PLANNERS = ("rlsvi", "psrl", "ucrl")
 HEADS = ("scalar", "c51", "qr")
+TORSOS = ("none", "small", "nature")
 
 
 @dataclass(frozen=True)
@@ -40,12 +41,22 @@ class Settings:
     """K; 1 for what is no ensemble."""
     widths: tuple[int, ...] = (20, 20)
     """Units of each hidden layer; () is linear."""
+    torso: str = "none"
+    """Convolutions for pictures: small (16 and 32 filters), nature (those of Mnih et al. 2015), or none."""
+    shared_torso: bool = True
+    """One for all members; else each has its own."""
+    features: int = 256
+    """What a torso gives."""
+    precision: str = "float32"
+    """What convolutions are computed in: float32 or bfloat16."""
     dueling: bool = False
     """Of array observations: let actions have a part of their values in common, v(s) + a(s, action)."""
     scale_inputs: bool = True
     """Multiply each number of an observation by what the environment says brings it to about one."""
+    optimizer: str = "adam"
+    """adam, or rmsprop (centred, as Ape-X has it)."""
     learning_rate: float = 2e-3
-    """Of Adam."""
+    """Of the optimizer."""
     batch_size: int = 256
     """Transitions per update and member."""
     shared_batch: bool = True
@@ -95,12 +106,19 @@ class Settings:
     """Actions between two times of learning; 0: at each episode's end."""
     updates: int = 1
     """Updates each time."""
+    learn_after: int = 1
+    """On the host: transitions in replay before the first update."""
+    lanes: int = 1
+    """On the host: environments that are stepped together, each following its own draw."""
+    clip_rewards: bool = False
+    """On the host: learn from rewards clipped to [-1, 1]; rows have them as they are."""
     draw_each_step: bool = False
     """Draw a member at each step instead of each episode."""
     epsilon: float | None = None
     """The chance of a random action in the first episode; None: no dithering."""
     epsilon_episodes: int = 2000
-    """Over so many episodes it falls linearly to zero."""
+    """Over so many episodes it falls linearly to zero. On the host it does not fall, but lanes differ in it as in Ape-X:
+    epsilon^(1 + 7 i/(N-1)) for lane i of N."""
     head: str = "scalar"
     """What an output is: scalar; a distribution of returns: c51 (51 atoms) or qr (21 quantiles)."""
     lowest: float = -1.0
@@ -163,7 +181,42 @@ SWINGUP = Settings(
     lowest=-20.0,
     highest=200.0,
 )
-PRESETS = {"tuned": TUNED, "paper": PAPER, "swingup": SWINGUP}
+APEX = Settings(
+    num_members=10,
+    torso="nature",
+    features=512,
+    widths=(),
+    dueling=True,
+    optimizer="rmsprop",
+    learning_rate=6.25e-5,
+    clip=40.0,
+    batch_size=512,
+    capacity=2_000_000,
+    priority=0.6,
+    discount=0.99,
+    target_period=2500,
+    double_q=True,
+    n_step=3,
+    learn_every=8,
+    learn_after=50_000,
+    lanes=16,
+    clip_rewards=True,
+    prior_bias=1.0,
+)
+SMALL = dataclasses.replace(
+    APEX,
+    torso="small",
+    features=256,
+    optimizer="adam",
+    learning_rate=2.5e-4,
+    batch_size=32,
+    capacity=200_000,
+    target_period=500,
+    learn_every=4,
+    learn_after=2_000,
+    lanes=8,
+)
+PRESETS = {"tuned": TUNED, "paper": PAPER, "swingup": SWINGUP, "apex": APEX, "small": SMALL}
 """`tuned`, the default, is the best found here on DeepSea, one rule for N=10 to 100 (see `scale_with_states`). It does
 NOT bootstrap: every member sees every transition (mask 1), its prior and its start alone make it differ; halving the
 data only slows members down. That holds in noise too, as far as measured: windy DeepSea is learned (`priorax reproduce

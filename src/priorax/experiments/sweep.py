@@ -104,9 +104,23 @@ def _row(item: Task) -> dict[str, Any]:
     }
 
 
+LATER = {
+    "torso": "none",
+    "shared_torso": True,
+    "features": 256,
+    "precision": "float32",
+    "optimizer": "adam",
+    "learn_after": 1,
+    "lanes": 1,
+    "clip_rewards": False,
+}
+"""Settings that came after the first rows, and what they are where they say nothing new: those rows still count."""
+
+
 def fingerprint(agent: str, changes: Mapping[str, Any], preset: str = "tuned") -> str:
     """A short name for all hyperparameters together, so that another preset's rows are not taken for this one's."""
-    text = json.dumps(dataclasses.asdict(settings(agent, preset, **changes)), sort_keys=True)
+    chosen = dataclasses.asdict(settings(agent, preset, **changes))
+    text = json.dumps({k: v for k, v in chosen.items() if k not in LATER or v != LATER[k]}, sort_keys=True)
     return "s" + hashlib.sha256(text.encode()).hexdigest()[:8]
 
 

@@ -1,0 +1,233 @@
+"""Several environments at once on the host: the one interface of loops that are not compiled.
+
+It is Gymnasium's for vectors of environments, with its NEXT_STEP autoreset: the step that ends an episode gives the
+true final observation; the step after it ignores the action, gives reward 0 and the first observation of the next
+episode. So a transition is real whenever the step before it ended nothing.
+"""
+
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float32, PRNGKeyArray, PyTree
+
+from priorax.checks import positive_int
+
+
+class Turn(NamedTuple):
+    """What one step gave, one row per environment."""
+
+    obs: np.ndarray
+    """As `reset` gives them; at an episode's end the last of that episode."""
+    reward: Float32[np.ndarray, " num_envs"]
+    """As the environment pays it, unclipped."""
+    terminated: Bool[np.ndarray, " num_envs"]
+    """The episode's true end: nothing follows that could have a value."""
+    truncated: Bool[np.ndarray, " num_envs"]
+    """The episode was cut short, as by a limit of time."""
+    life_lost: Bool[np.ndarray, " num_envs"]
+    """A life was lost in this step, though the game goes on; False where there are no lives."""
+
+
+@runtime_checkable
+class VectorWorld(Protocol):
+    """See the module's docstring."""
+
+    num_envs: int
+    num_actions: int
+    frame_shape: tuple[int, ...]
+    """Of one frame; () where it is a number, such as an index."""
+    frame_dtype: np.dtype
+    stack: int
+    """Frames that make an observation, oldest first: observations are [num_envs, stack, *frame_shape], or
+    [num_envs, *frame_shape] where one frame is enough."""
+
+    def reset(self, seed: int) -> np.ndarray:
+        """Begin anew everywhere; the same seed gives the same bits."""
+        ...
+
+    def step(self, actions: np.ndarray) -> Turn:
+        """One action in each."""
+        ...
+
+    def close(self) -> None:
+        """Give back threads and memory."""
+        ...
+
+
+class _Progress(NamedTuple):
+    """Where one compiled environment is."""
+
+    state: PyTree
+    """Its own; at an episode's end, that of the next one's start."""
+    first: Array
+    """What is seen in that state."""
+    over: Array
+    """Whether an episode has just ended, so that the next step is the start of another."""
+
+
+class CompiledWorld:
+    """`num_envs` copies of a compiled environment, which share its `params` and differ in their random numbers.
+
+    Environment i resets with `fold_in(fold_in(key(seed), i), 0)`, and steps for the t-th time, from 1, with t in place
+    of that 0: what happens in it depends on neither its companions nor their number.
+    """
+
+    stack = 1
+
+    def __init__(self, env: Any, num_envs: int, params: Any = None) -> None:
+        from priorax.envs import action_bound  # late, so that the package can offer this class
+
+        if action_bound(env) is not None:
+            raise ValueError(f"env={env!r} has continuous actions, and here they are finitely many; choose another one")
+        self.env = env
+        self.num_envs = positive_int("num_envs", num_envs)
+        self.num_actions = int(env.num_actions)
+        self.params = env.default_params if params is None else params
+        seen = jax.eval_shape(env.reset, jax.random.key(0), self.params)[0]
+        if not isinstance(seen, jax.ShapeDtypeStruct):
+            raise ValueError(
+                f"env={env!r} is seen as {type(seen).__name__}, and must be seen as one array; join its parts into one"
+            )
+        self.frame_shape: tuple[int, ...] = tuple(seen.shape)
+        self.frame_dtype = np.dtype(seen.dtype)
+        self._key: PRNGKeyArray | None = None
+        self._places = np.arange(self.num_envs)
+        self._time = 0
+        self._progress: _Progress | None = None
+        self._reset = jax.jit(jax.vmap(self._reset_one, (None, 0)))
+        self._step = jax.jit(jax.vmap(self._step_one, (None, 0, None, 0, 0)))
+
+    def reset(self, seed: int) -> np.ndarray:
+        self._key, self._time = jax.random.key(checked_seed(seed)), 0
+        self._progress = self._reset(self._key, self._places)
+        return np.asarray(self._progress.first)
+
+    def step(self, actions: np.ndarray) -> Turn:
+        chosen = checked_actions(actions, self.num_envs, self.num_actions)
+        if self._progress is None:
+            raise ValueError(NOT_RESET)
+        self._time += 1
+        self._progress, *gave = self._step(self._key, self._places, self._time, self._progress, chosen)
+        obs, reward, terminated, truncated = (np.asarray(part) for part in gave)
+        return Turn(obs, reward, terminated, truncated, np.zeros(self.num_envs, bool))
+
+    def close(self) -> None:
+        """Forget where the environments are."""
+        self._progress = None
+
+    def _reset_one(self, key: PRNGKeyArray, i: Array) -> _Progress:
+        first, state = self.env.reset(jax.random.fold_in(jax.random.fold_in(key, i), 0), self.params)
+        return _Progress(state, first, jnp.zeros((), bool))
+
+    def _step_one(
+        self, key: PRNGKeyArray, i: Array, t: Any, before: _Progress, action: Array
+    ) -> tuple[_Progress, Array, Array, Array, Array]:
+        key = jax.random.fold_in(jax.random.fold_in(key, i), t)
+        first, state, reward, terminated, truncated, info = self.env.step(key, before.state, action, self.params)
+        going = ~before.over
+        obs = jnp.where(going, info["final_observation"], before.first)
+        state, first = jax.tree.map(lambda a, b: jnp.where(going, a, b), (state, first), (before.state, before.first))
+        terminated, truncated = terminated & going, truncated & going
+        reward = jnp.where(going, reward, 0).astype(jnp.float32)
+        return _Progress(state, first, terminated | truncated), obs, reward, terminated, truncated
+
+
+class GymnasiumWorld:
+    """Any vector of environments of Gymnasium 1.x with finitely many actions, seen as arrays or indices.
+
+    Close it through this class; `env` may be made by `gymnasium.make_vec`.
+    """
+
+    stack = 1
+
+    def __init__(self, env: Any) -> None:
+        try:
+            from gymnasium import spaces
+            from gymnasium.vector import AutoresetMode, VectorEnv
+        except ImportError as error:
+            raise ValueError(f'{error}; install what it needs with: pip install "priorax[control]"') from None
+        if not isinstance(env, VectorEnv):
+            raise ValueError(f"env={env!r} must be a vector of environments; make one with gymnasium.make_vec")
+        mode = env.metadata.get("autoreset_mode")
+        if mode != AutoresetMode.NEXT_STEP:
+            raise ValueError(
+                f"env has autoreset_mode={mode}, and must have AutoresetMode.NEXT_STEP; pass "
+                "vector_kwargs={'autoreset_mode': AutoresetMode.NEXT_STEP} to gymnasium.make_vec"
+            )
+        acts, sees = env.single_action_space, env.single_observation_space
+        if not isinstance(acts, spaces.Discrete):
+            raise ValueError(
+                f"env has the action space {acts}, and must have a Discrete one; choose another environment"
+            )
+        if not isinstance(sees, (spaces.Box, spaces.Discrete)):
+            raise ValueError(
+                f"env has the observation space {sees}, and must have a Box or a Discrete one; "
+                "wrap it in gymnasium.wrappers.vector.FlattenObservation"
+            )
+        self.env = env
+        self.num_envs = int(env.num_envs)
+        self.num_actions = int(acts.n)
+        self.frame_shape: tuple[int, ...] = tuple(sees.shape or ())
+        self.frame_dtype = np.dtype(sees.dtype)
+        self._lowest = int(acts.start)
+        self._started = False
+
+    def reset(self, seed: int) -> np.ndarray:
+        obs, _ = self.env.reset(seed=first_seed(seed))
+        self._started = True
+        return self._copied(obs)
+
+    def step(self, actions: np.ndarray) -> Turn:
+        chosen = checked_actions(actions, self.num_envs, self.num_actions)
+        if not self._started:
+            raise ValueError(NOT_RESET)
+        obs, reward, terminated, truncated, _ = self.env.step(chosen + self._lowest)
+        return Turn(
+            self._copied(obs),
+            np.asarray(reward, np.float32),
+            np.array(terminated, bool),
+            np.array(truncated, bool),
+            np.zeros(self.num_envs, bool),
+        )
+
+    def close(self) -> None:
+        self.env.close()
+        self._started = False
+
+    def _copied(self, obs: Any) -> np.ndarray:
+        """Some environments write into the array they handed out."""
+        return np.array(obs, self.frame_dtype)
+
+
+NOT_RESET = "step was called before reset; call reset(seed) first, for example reset(0)"
+
+
+def checked_actions(actions: np.ndarray, num_envs: int, num_actions: int) -> np.ndarray:
+    """One action of each environment, as 64-bit integers, or a ValueError: ALE waits for ever if given an action it
+    does not have."""
+    found = np.asarray(actions)
+    if found.shape != (num_envs,) or not np.issubdtype(found.dtype, np.integer):
+        raise ValueError(
+            f"actions has shape {found.shape} and type {found.dtype}, and must be {num_envs} whole numbers; "
+            "pass one per environment"
+        )
+    if found.min() < 0 or found.max() >= num_actions:
+        raise ValueError(f"actions={found} must be at least 0 and below {num_actions}; pass indices of actions")
+    return found.astype(np.int64)
+
+
+def checked_seed(seed: object) -> int:
+    """A whole number of 32 bits, or a ValueError that says so."""
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**32:
+        raise ValueError(f"seed={seed!r} must be a whole number of at least 0 and below 2**32; pass for example seed=0")
+    return int(seed)
+
+
+def first_seed(seed: int) -> int:
+    """The seed of the first of several environments whose seeds follow each other: far from that of any other `seed`.
+
+    Were it `seed` itself, the second environment of seed 0 would be the first of seed 1.
+    """
+    return int(np.random.SeedSequence(checked_seed(seed)).generate_state(1)[0] >> 2)

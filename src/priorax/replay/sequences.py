@@ -1,0 +1,271 @@
+"""Replay on the host, for many environments at once: each frame is kept once.
+
+Each environment is a *lane* with a ring of its frames, in the order in which it showed them. Observations (stacks of
+the newest frames) and returns over n steps are put together when they are drawn, so that a million Atari transitions
+need the bytes of a million frames. With `stack=1` a frame is an observation, of any shape.
+
+A transition can be drawn as soon as its return is complete, and until a frame of its stack is overwritten: exactly then
+is its priority above zero.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from priorax.checks import non_negative, positive_int
+
+BRANCHES = 64
+"""Of a node in the tree of priorities."""
+
+
+class Moment(NamedTuple):
+    """One moment of every lane: what was seen, what was done, what came of it."""
+
+    frame: np.ndarray
+    """[lane, *frame]: the newest."""
+    first: np.ndarray
+    """Whether it is an episode's first: nothing before it is in its stack."""
+    action: np.ndarray
+    reward: np.ndarray
+    terminated: np.ndarray
+    """Nothing is to be gained after this action, as far as learning goes."""
+    ended: np.ndarray
+    """The episode is over after this action, terminated or not: one more frame of it is still to come."""
+    acted: np.ndarray
+    """False for the last frame of an episode: there was nothing to do any more, and no transition begins here."""
+    mask: np.ndarray
+    """[lane, stream]: to whom the transition belongs."""
+    prior: np.ndarray | None = None
+    """[lane, stream, output, prior]: the prior functions there, where there are any."""
+
+
+class Drawn(NamedTuple):
+    """A minibatch: transitions over n steps, or fewer where an episode ended."""
+
+    obs: Any
+    action: Any
+    reward: Any
+    discount: Any
+    """What is left for the bootstrap: zero after a termination."""
+    next_obs: Any
+    weight: Any
+    """By importance, the largest one."""
+    mask: Any
+    """[stream, batch]: whose transitions these are."""
+    prior: Any
+    next_prior: Any
+    """[stream, batch, output, prior]."""
+    place: Any
+    """Where they are kept, and since when: a place that was overwritten meanwhile is not given a new priority."""
+
+
+@dataclass(frozen=True)
+class SequenceSettings:
+    """How a `SequenceBuffer` keeps and draws."""
+
+    capacity: int
+    """Frames in all."""
+    num_lanes: int
+    stack: int = 1
+    """Frames that make an observation; those before an episode's first are zero."""
+    n_step: int = 1
+    discount: float = 0.99
+    num_streams: int = 1
+    priority: float = 0.0
+    """The power of its error that a transition is drawn in proportion to; 0: uniformly."""
+    importance: float = 0.4
+    """How far weights undo that."""
+
+    def __post_init__(self) -> None:
+        for name in ("capacity", "num_lanes", "stack", "n_step", "num_streams"):
+            positive_int(name, getattr(self, name))
+        non_negative("priority", self.priority)
+        non_negative("importance", self.importance)
+        if self.length <= self.stack + self.n_step:
+            raise ValueError(
+                f"capacity={self.capacity} leaves {self.length} frames to each of num_lanes={self.num_lanes}; "
+                f"raise it above {self.num_lanes * (self.stack + self.n_step)}"
+            )
+
+    @property
+    def length(self) -> int:
+        """Frames of one lane."""
+        return self.capacity // self.num_lanes
+
+
+class SequenceBuffer:
+    """See the module's docstring. `place` = lane * length + slot."""
+
+    def __init__(
+        self,
+        settings: SequenceSettings,
+        frame_shape: tuple[int, ...],
+        frame_dtype: np.dtype,
+        prior_shape: tuple[int, ...] | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.settings = settings
+        self.rng = np.random.default_rng(seed)
+        shape = (settings.num_lanes, settings.length)
+        self.frames = np.zeros((*shape, *frame_shape), frame_dtype)
+        self.prior = None if prior_shape is None else np.zeros((*shape, *prior_shape), np.float32)
+        self.action = np.zeros(shape, np.int32)
+        self.reward = np.zeros(shape, np.float32)
+        self.first, self.terminated, self.ended, self.acted = (np.zeros(shape, bool) for _ in range(4))
+        self.mask = np.zeros((*shape, settings.num_streams), bool)
+        self.added = np.zeros(settings.num_lanes, np.int64)
+        """Frames ever added to each lane."""
+        self.run = np.zeros(settings.num_lanes, np.int64)
+        """Frames of the episode under way."""
+        self.pending = np.zeros((settings.num_lanes, settings.length), np.float32)
+        """Priorities of transitions whose returns are not complete yet."""
+        self.tree = SumTree(settings.num_lanes * settings.length)
+        self.highest = 1.0
+
+    @property
+    def nbytes(self) -> int:
+        """Of all arrays."""
+        arrays = [part for part in vars(self).values() if isinstance(part, np.ndarray)]
+        return sum(part.nbytes for part in arrays) + sum(level.nbytes for level in self.tree.levels)
+
+    @property
+    def size(self) -> int:
+        """How many transitions can be drawn."""
+        return self.tree.count
+
+    def add(self, moment: Moment, error: np.ndarray | None = None, lanes: np.ndarray | None = None) -> None:
+        """One more frame on every lane, or on those; `error`: what is known already of these transitions' errors, else
+        they are looked at soon."""
+        settings = self.settings
+        lanes = np.arange(settings.num_lanes) if lanes is None else np.asarray(lanes)
+        slot = self.added[lanes] % settings.length
+        self.run[lanes] = np.where(moment.first, 1, self.run[lanes] + 1)
+        for ring, part in zip(
+            (self.frames, self.first, self.action, self.reward, self.terminated, self.ended, self.acted, self.mask),
+            moment[:8],
+            strict=True,
+        ):
+            ring[lanes, slot] = part
+        if self.prior is not None:
+            self.prior[lanes, slot] = moment.prior
+        new = np.full(len(lanes), self.highest) if error is None else self._power(np.asarray(error))
+        self.highest = max(self.highest, float(new.max()))
+        self.pending[lanes, slot] = np.where(moment.acted, new, 0.0)
+        self.added[lanes] += 1
+        self._overwritten(lanes, slot)
+        self._complete(lanes, slot)
+
+    def draw(self, size: int) -> Drawn:
+        """A minibatch; there must be something to draw."""
+        settings = self.settings
+        place, share = self.tree.draw(self.rng.random(size))
+        lane, slot = np.divmod(place, settings.length)
+        reward, discount = np.zeros(size, np.float32), np.full(size, settings.discount, np.float32)
+        last, on = slot, np.ones(size, bool)
+        for j in range(settings.n_step):
+            here = (slot + j) % settings.length
+            reward += np.where(on, settings.discount**j * self.reward[lane, here], 0.0).astype(np.float32)
+            last = np.where(on, here, last)
+            over = self.terminated[lane, here] | self.ended[lane, here]
+            discount = np.where(on, settings.discount ** (j + 1) * ~self.terminated[lane, here], discount)
+            on = on & ~over
+        after = (last + 1) % settings.length
+        weight = (self.size * np.maximum(share, 1e-30)) ** -settings.importance
+        priors = [None if self.prior is None else np.moveaxis(self.prior[lane, at], 1, 0) for at in (slot, after)]
+        return Drawn(
+            self.stacked(lane, slot),
+            self.action[lane, slot],
+            reward,
+            discount.astype(np.float32),
+            self.stacked(lane, after),
+            (weight / weight.max()).astype(np.float32),
+            self.mask[lane, slot].T,
+            priors[0],
+            priors[1],
+            np.stack([place, self.added[lane]]),
+        )
+
+    def prioritise(self, place: np.ndarray, error: np.ndarray) -> None:
+        """Learn from errors just seen how soon to look at those transitions again."""
+        where, since = place
+        lane, slot = np.divmod(where, self.settings.length)
+        length = self.settings.length
+        age = (since - 1 - slot) % length  # when it was drawn; it is gone when that many frames are left to it
+        kept = (self.added[lane] - since + age < length) & (self.tree.levels[0].ravel()[where] > 0)
+        new = self._power(np.asarray(error))
+        self.highest = max(self.highest, float(new.max()))
+        self.tree.set(where[kept], new[kept])
+
+    def stacked(self, lane: np.ndarray, slot: np.ndarray) -> np.ndarray:
+        """The observations that ended in those frames, the newest last."""
+        if self.settings.stack == 1:
+            return self.frames[lane, slot]
+        parts, on = [], np.ones(len(slot), bool)
+        for j in range(self.settings.stack):
+            here = (slot - j) % self.settings.length
+            parts.append(np.where(on.reshape(-1, *[1] * (self.frames.ndim - 2)), self.frames[lane, here], 0))
+            on = on & ~self.first[lane, here]
+        return np.stack(parts[::-1], axis=1)
+
+    def _power(self, error: np.ndarray) -> np.ndarray:
+        return (np.abs(error) + 1e-3) ** self.settings.priority
+
+    def _overwritten(self, lanes: np.ndarray, slot: np.ndarray) -> None:
+        """What began in the frame that was there, or had it in its stack, cannot be drawn any more."""
+        ahead = np.arange(self.settings.stack)
+        gone = lanes[:, None] * self.settings.length + (slot[:, None] + ahead) % self.settings.length
+        self.tree.set(gone.ravel(), np.zeros(gone.size))
+
+    def _complete(self, lanes: np.ndarray, slot: np.ndarray) -> None:
+        """Which transitions have their whole return, now that these frames came."""
+        length, n = self.settings.length, self.settings.n_step
+        cut = np.zeros(len(lanes), bool)  # whether an end lies between
+        for j in range(1, n + 1):
+            there = (slot - j) % length
+            cut |= self.terminated[lanes, there] | self.ended[lanes, there]
+            whole = (cut | (j == n)) & (self.run[lanes] > j) & (self.added[lanes] > j)
+            ready = whole & (self.pending[lanes, there] > 0)
+            self.tree.set(lanes[ready] * length + there[ready], self.pending[lanes[ready], there[ready]])
+            self.pending[lanes[ready], there[ready]] = 0.0
+
+
+class SumTree:
+    """Numbers by place, drawn in proportion: sums of sums, 64 branches at each node."""
+
+    def __init__(self, size: int) -> None:
+        self.levels: list[np.ndarray] = []
+        nodes = size
+        while nodes > 1 or not self.levels:
+            nodes = -(-nodes // BRANCHES)
+            self.levels.append(np.zeros((nodes, BRANCHES)))
+        self.count = 0
+        """How many are above zero."""
+
+    def set(self, place: np.ndarray, value: np.ndarray) -> None:
+        """Other numbers in some places; of the same place twice, the last."""
+        if len(place) == 0:
+            return
+        flat = self.levels[0].ravel()
+        before = flat[np.unique(place)]
+        flat[place] = value
+        self.count += int(np.sum(flat[np.unique(place)] > 0) - np.sum(before > 0))
+        nodes = place
+        for level, above in zip(self.levels, self.levels[1:], strict=False):
+            nodes = np.unique(nodes // BRANCHES)
+            above.ravel()[nodes] = level[nodes].sum(axis=1)
+
+    def draw(self, uniform: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Places in proportion to their numbers, and each one's share of all."""
+        total = self.levels[-1].sum()
+        if not total > 0:
+            raise ValueError("there is nothing to draw yet; add transitions first")
+        point, node = uniform * total, np.zeros(len(uniform), np.int64)
+        for level in reversed(self.levels):
+            rows = level[node]
+            below = np.cumsum(rows, axis=1)
+            point = np.minimum(point, np.nextafter(below[:, -1], 0))  # rounding must not lead beyond
+            branch = np.sum(below <= point[:, None], axis=1)
+            point = point - np.take_along_axis(below - rows, branch[:, None], axis=1)[:, 0]
+            node = node * BRANCHES + branch
+        return node, self.levels[0].ravel()[node] / total
