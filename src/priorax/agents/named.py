@@ -117,7 +117,7 @@ class Settings:
     epsilon: float | None = None
     """The chance of a random action in the first episode; None: no dithering."""
     epsilon_episodes: int = 2000
-    """Over so many episodes it falls linearly to zero. On the host it does not fall, but lanes differ in it as in Ape-X:
+    """Over so many episodes it falls linearly to zero. On the host it stays, but lanes differ in it as in Ape-X:
     epsilon^(1 + 7 i/(N-1)) for lane i of N."""
     head: str = "scalar"
     """What an output is: scalar; a distribution of returns: c51 (51 atoms) or qr (21 quantiles)."""

@@ -25,6 +25,7 @@ from priorax.envs.bsuite_cartpole import BsuiteCartpole
 from priorax.envs.cartpole import CartpoleSwingup
 from priorax.envs.deep_sea import DeepSea
 from priorax.envs.held import Held as Held
+from priorax.envs.pixels import PixelDeepSea
 
 
 @runtime_checkable
@@ -47,6 +48,7 @@ ENVIRONMENTS: dict[str, Callable[[int], Environment]] = {
     "deep_sea_no_reward": lambda size: DeepSea(size, move_cost=0.0, treasure=0.0),
     "bsuite_deep_sea": lambda size: DeepSea(size, mapping_seed=42),
     "bsuite_deep_sea_stochastic": lambda size: DeepSea(size, windy=True, mapping_seed=42),
+    "pixel_deep_sea": lambda size: PixelDeepSea(size),
     "bernoulli_bandit": lambda size: BernoulliBandit(),
     "linear_bandit": lambda size: LinearBandit(dim=size),
     "gp_bandit": lambda size: GaussianProcessBandit(num_arms=size),

@@ -214,7 +214,9 @@ class Learner:
     def learn(self, drawn: Drawn, count: int) -> tuple[np.ndarray, np.ndarray] | None:
         """Begin an update; gives places and errors of the one before."""
         batch = drawn._replace(place=np.zeros(0))
-        self.state, error, loss = learn(self.agent, self.state, batch, count, self.key)
+        self.state, error, loss = learn(
+            self.agent, self.state, batch, np.asarray(count), self.key
+        )  # a plain number would compile anew
         read = self.read()
         self.unread = (drawn.place, error, loss)
         return read

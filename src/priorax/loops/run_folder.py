@@ -14,7 +14,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +23,10 @@ from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto.event_pb2 import Event
 from tensorboardX.summary import scalar
 
-from priorax.loops.checkpoints import Checkpoints
 from priorax.loops.compiled import Episode, Loop, Snapshot
-from priorax.replay import EnsembleBuffer
 from priorax.storage import BadFile, write_atomically
 
-EVENTS = ("total_return", "length", "average_regret", "solved", "loss")
+EVENTS = ("total_return", "length", "average_regret", "solved", "loss", "cells")
 
 
 class RunFolder:
@@ -37,12 +35,14 @@ class RunFolder:
     def __init__(
         self,
         path: Path,
-        buffer: EnsembleBuffer,
+        checkpoints: Callable[[Path], Any],
         config: dict[str, Any],
         episodes: int,
         resume: bool = False,
         overwrite: bool = False,
+        columns: Sequence[str] = Episode._fields,
     ) -> None:
+        """`checkpoints` are made for a folder; `columns` are those of a row."""
         self.path = path
         if resume:
             _refuse_other_config(path, read_config(path), config)
@@ -55,9 +55,9 @@ class RunFolder:
         with self._disk():
             path.mkdir(parents=True, exist_ok=True)
             write_atomically(path / "run.json", json.dumps({**config, "episodes": episodes}, indent=2).encode())
-            self.checkpoints = Checkpoints(path / "checkpoint", buffer)
+            self.checkpoints = checkpoints(path / "checkpoint")
             if self.checkpoints.last is None:
-                (path / "episodes.csv").write_text(",".join(Episode._fields) + "\n")
+                (path / "episodes.csv").write_text(",".join(columns) + "\n")
             self.rows = (path / "episodes.csv").open("ab")
         self.saved_at = time.monotonic()
         self.events: Any = None
@@ -71,19 +71,23 @@ class RunFolder:
 
     def restore(self, loop: Loop, key: PRNGKeyArray, params: Any) -> tuple[Snapshot, list[Episode]]:
         """The last checkpoint and the rows that belong to it; later rows are cut off."""
-        snapshot, length = self.checkpoints.restore(loop, key, params)
-        self.rows.truncate(length)
-        history = read_episodes(self.path)
-        if len(history) != snapshot.tally.finished:
+        snapshot, _ = self.checkpoints.restore(loop, key, params)
+        return snapshot, self.rewind(snapshot.tally.finished, _episode)
+
+    def rewind(self, finished: int, parse: Callable[[Mapping[str, str]], Any]) -> list[Any]:
+        """The rows that belong to the last checkpoint; later ones are cut off."""
+        self.rows.truncate(self.checkpoints.last.rows_bytes)
+        history = _read_rows(self.path, parse)
+        if len(history) != finished:
             raise BadFile(
-                f"{self.path / 'episodes.csv'} has {len(history)} episodes, its checkpoint {snapshot.tally.finished}: "
+                f"{self.path / 'episodes.csv'} has {len(history)} episodes, its checkpoint {finished}: "
                 "it was changed since; start the run again with --overwrite"
             )
         with self._disk():
             self._write_events(history)
-        return snapshot, history
+        return history
 
-    def append(self, new: Sequence[Episode]) -> None:
+    def append(self, new: Sequence[Any]) -> None:
         """Add finished episodes to the rows and events."""
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows(
@@ -94,7 +98,7 @@ class RunFolder:
             self.rows.flush()
             self._write_events(new)
 
-    def checkpoint(self, snapshot: Snapshot, unless_younger_than: float = 0.0) -> None:
+    def checkpoint(self, snapshot: Any, unless_younger_than: float = 0.0) -> None:
         """Rows to disk first, then the commit that counts them."""
         if time.monotonic() - self.saved_at < unless_younger_than:
             return
@@ -103,7 +107,7 @@ class RunFolder:
             self.checkpoints.save(snapshot, self._bytes(snapshot.tally.finished))
         self.saved_at = time.monotonic()
 
-    def finish(self, snapshot: Snapshot, summary: dict[str, Any]) -> None:
+    def finish(self, snapshot: Any, summary: dict[str, Any]) -> None:
         """Say what came out; a last checkpoint lets the run be made longer."""
         self.checkpoint(snapshot)
         with self._disk():
@@ -116,7 +120,7 @@ class RunFolder:
                 file.readline()
             return file.tell()
 
-    def _write_events(self, new: Sequence[Episode]) -> None:
+    def _write_events(self, new: Sequence[Any]) -> None:
         if self.events is None:  # events are made from rows: after a resume, from the beginning
             folder = self.path / "tensorboard"
             shutil.rmtree(folder, ignore_errors=True)
@@ -125,7 +129,7 @@ class RunFolder:
             self.events = EventsWriter(str(folder / "events"))
         for row in new:
             event = Event(wall_time=time.time(), step=row.episode)
-            for name in EVENTS:
+            for name in (name for name in EVENTS if hasattr(row, name)):
                 event.summary.MergeFrom(scalar(name, float(getattr(row, name))))
             self.events.write_event(event)
         self.events.flush()
@@ -158,22 +162,27 @@ def read_config(path: Path) -> dict[str, Any]:
 
 def read_episodes(path: Path) -> list[Episode]:
     """The rows of a run's folder."""
+    return _read_rows(path, _episode)
+
+
+def _read_rows(path: Path, parse: Callable[[Mapping[str, str]], Any]) -> list[Any]:
     try:
         with (path / "episodes.csv").open(newline="") as file:
-            return [
-                Episode(
-                    int(row["episode"]),
-                    float(row["total_return"]),
-                    int(row["length"]),
-                    row["bad"] == "1",
-                    row["solved"] == "1",
-                    float(row["loss"]),
-                    float(row["average_regret"]),
-                )
-                for row in csv.DictReader(file)
-            ]
+            return [parse(row) for row in csv.DictReader(file)]
     except (KeyError, ValueError, TypeError) as error:
         raise BadFile(f"{path / 'episodes.csv'} is damaged ({error!r}); start the run again with --overwrite") from None
+
+
+def _episode(row: Mapping[str, str]) -> Episode:
+    return Episode(
+        int(row["episode"]),
+        float(row["total_return"]),
+        int(row["length"]),
+        row["bad"] == "1",
+        row["solved"] == "1",
+        float(row["loss"]),
+        float(row["average_regret"]),
+    )
 
 
 def _refuse_other_config(path: Path, found: dict[str, Any], asked: dict[str, Any]) -> None:

@@ -16,6 +16,8 @@ from jaxtyping import Array, PRNGKeyArray
 from priorax.agents import QLearner, Settings, build, check_members_differ, settings
 from priorax.checks import one_of, positive_int
 from priorax.envs import Environment, Held, action_bound, make_environment
+from priorax.envs.worlds import ON_HOST
+from priorax.loops.checkpoints import Checkpoints
 from priorax.loops.compiled import Episode, Live, Loop, chunks, episodes_to_learn, episodes_to_solve, start
 from priorax.loops.run_folder import RunFolder, read_config
 from priorax.storage import BadFile
@@ -38,7 +40,9 @@ DEFAULTS: dict[str, Any] = {
 
 def preset_for(env: str) -> str:
     """The hyperparameters found best there."""
-    return "swingup" if "cartpole" in env else "tuned"
+    if env in ON_HOST:
+        return "small"
+    return "swingup" if "cartpole" in env.lower() else "tuned"
 
 
 class Progress(NamedTuple):
@@ -120,7 +124,8 @@ def train(
     config = {**asked, "settings": json.loads(json.dumps(dataclasses.asdict(chosen))), "version": __version__}
     if out is None:
         return _run(loop, key, params, None, asked, episodes, until, checkpoint_seconds, report, probe)
-    with contextlib.closing(RunFolder(Path(out), loop.agent.buffer, config, episodes, resume, overwrite)) as folder:
+    files = RunFolder(Path(out), lambda path: Checkpoints(path, loop.agent.buffer), config, episodes, resume, overwrite)
+    with contextlib.closing(files) as folder:
         return _run(loop, key, params, folder, asked, episodes, until, checkpoint_seconds, report, probe)
 
 
