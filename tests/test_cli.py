@@ -67,12 +67,14 @@ def test_check_prints_a_table_and_fails_when_a_lemma_does(passed, capsys, monkey
 
 def test_ctrl_c_in_mid_fit_leaves_nothing_half_written(tmp_path):
     """A real SIGINT to a real run that is training."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background, and so by children
     process = subprocess.Popen(
         [*COMMAND, "reproduce", "figure13", "--preset", "paper", "--out", str(tmp_path)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**os.environ, "FORCE_COLOR": "1"},
     )
+    signal.signal(signal.SIGINT, before)
     shown, deadline = b"", time.monotonic() + 120
     while not re.search(rb"[1-9]\d*%", shown) and time.monotonic() < deadline:
         shown += process.stdout.read1()
