@@ -80,16 +80,21 @@ class Train:
     """bsp (default), bsr, bs, ensemble, eps_greedy, dropout, noisy, bbb, c51, qr, ucb, rlsvi, psrl, ucrl or d4pg."""
     env: str | None = None
     """deep_sea (default), deep_sea_stochastic, deep_sea_no_reward, bernoulli_bandit, linear_bandit, gp_bandit,
-    cartpole_swingup, cartpole_swingup_wide, cartpole_swingup_smooth, cartpole_balance or bsuite_cartpole_swingup."""
+    cartpole_swingup, cartpole_swingup_wide, cartpole_swingup_smooth, cartpole_balance or bsuite_cartpole_swingup; from
+    pixels, in many lanes at once: pixel_deep_sea, or atari with --game."""
+    game: str | None = None
+    """Of --env atari: Freeway, MontezumaRevenge, or any other (extra `atari`)."""
     size: int | None = None
     """N of DeepSea (default 10); a linear bandit's dimension, a GP bandit's arms, bsuite's difficulty plus one."""
     seed: int | None = None
     """Everything random follows from it (default 0)."""
     episodes: int | None = None
     """How many (default 2000)."""
+    steps: int | None = None
+    """From pixels: actions over all lanes (default 100000)."""
     preset: str | None = None
-    """Hyperparameters: tuned or swingup, the best found here for DeepSea and for cartpole (default: as the environment
-    is), or paper, as in its appendix B."""
+    """Hyperparameters: tuned, swingup or small, for DeepSea, cartpole and pixels (default: as the environment is);
+    paper, as in its appendix B; apex, those of Ape-X, for larger machines."""
     set: tuple[str, ...] = ()
     """Changes to the preset, as in --set prior_scale=3 num_members=10."""
     out: Path | None = None
@@ -251,8 +256,16 @@ def _show(title: str, result: Any) -> int:
 def _train(command: Train) -> int:
     import json
 
+    from priorax.envs.worlds import ON_HOST
+    from priorax.loops.run_folder import read_config
     from priorax.loops.training import DEFAULTS, Progress, parse_changes, resumed, train
 
+    env = read_config(command.resume).get("env") if command.resume else command.env
+    if env in ON_HOST:
+        return _train_on_host(command)
+    for name in ("game", "steps"):
+        if getattr(command, name) is not None:
+            raise ValueError(f"{name}={getattr(command, name)!r} is for {' and '.join(ON_HOST)}; leave it out")
     given = {name: getattr(command, name) for name in DEFAULTS if getattr(command, name) is not None}
     changes = parse_changes(command.set)
     if command.resume is not None:
@@ -292,6 +305,60 @@ def _train(command: Train) -> int:
         words = f"mean return {sum(last) / len(last):.1f} in the last {len(last)} episodes"
     console.print(
         f"{words} of {result.episodes}; {result.env_steps_per_second:,.0f} steps/s; rows in {out}/episodes.csv"
+    )
+    return 0
+
+
+def _train_on_host(command: Train) -> int:
+    from priorax.loops.host_training import train_on_host
+
+    return _on_host(command, train_on_host, {})
+
+
+def _on_host(command: Any, run: Callable[..., Any], more: dict[str, Any]) -> int:
+    """Train from pixels, in this process or on a cluster."""
+    import json
+
+    from priorax.loops.host_training import HOST_DEFAULTS, HostProgress, resumed_on_host
+    from priorax.loops.training import parse_changes
+
+    given = {name: getattr(command, name) for name in HOST_DEFAULTS if getattr(command, name) is not None}
+    changes = parse_changes(command.set)
+    if command.resume is not None:
+        out, asked = command.resume, resumed_on_host(command.resume, given, changes)
+    else:
+        asked = {**HOST_DEFAULTS, **given, "changes": changes}
+        where = asked["game"] or f"{asked['env']}-{asked['size']}"
+        out = command.out or Path("runs") / f"{asked['agent']}-{where}-{asked['seed']}"
+    shown = Console(stderr=True) if command.json else console
+
+    def note(progress: HostProgress) -> str:
+        mean = "no episode yet" if progress.mean_return is None else f"return {progress.mean_return:.2f}"
+        cells = f"  {progress.cells:,} states" if progress.cells else ""
+        return f"{mean}  {progress.steps_per_second:,.0f} steps/s  {progress.updates:,} updates{cells}"
+
+    try:
+        with count_bar(asked["steps"], f"{asked['agent']} on {asked['game'] or asked['env']}", shown) as update:
+            result = run(
+                **asked,
+                **more,
+                out=out,
+                resume=command.resume is not None,
+                overwrite=command.overwrite,
+                checkpoint_seconds=command.checkpoint_seconds,
+                report=lambda progress: update(progress.step, note(progress)),
+            )
+    except KeyboardInterrupt:
+        again = "apex" if more else "train"
+        shown.print(f"go on with: priorax {again} --resume {out}", soft_wrap=True, highlight=False, markup=False)
+        raise
+    if command.json:
+        print(json.dumps(result.summary()))
+        return 0
+    mean = "no episode ended" if result.mean_return is None else f"mean return {result.mean_return:.2f} at the end"
+    console.print(
+        f"{mean}; {result.episodes} episodes, {result.steps:,} steps, {result.steps_per_second:,.0f} a second; "
+        f"rows in {out}/episodes.csv"
     )
     return 0
 

@@ -20,9 +20,20 @@ from priorax.envs.atari import Atari, cells
 from priorax.envs.vector import VectorWorld
 from priorax.envs.worlds import make_world
 from priorax.loops.host import Host, Played
-from priorax.loops.run_folder import RunFolder
+from priorax.loops.run_folder import RunFolder, read_config
 from priorax.storage import BadFile, Content, read, restore_tree, tree_arrays, write, write_atomically
 from priorax.version import __version__
+
+HOST_DEFAULTS: dict[str, Any] = {
+    "agent": "bsp",
+    "env": "atari",
+    "game": None,
+    "size": 10,
+    "seed": 0,
+    "steps": 100_000,
+    "preset": "small",
+}
+"""What a command that says nothing means."""
 
 
 class HostEpisode(NamedTuple):
@@ -185,7 +196,8 @@ def train_on_host(
         folder = None
         if out is not None:
             columns = HostEpisode._fields
-            files = RunFolder(Path(out), HostCheckpoints, describe_run(asked, chosen), 0, resume, overwrite, columns)
+            config = describe_run(asked, chosen)
+            files = RunFolder(Path(out), HostCheckpoints, config, {"steps": steps}, resume, overwrite, columns)
             folder = stack.enter_context(contextlib.closing(files))
         found = Cells(isinstance(world, Atari))
         since = folder.checkpoints.last.tally if folder is not None and folder.checkpoints.last else HostTally()
@@ -223,6 +235,17 @@ def train_on_host(
         if folder is not None:
             folder.finish(_snapshot(host, history), {**asked, **result.summary()})
         return result
+
+
+def resumed_on_host(path: Path, given: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """What to ask for, to go on with the run in a folder; what was given on top must agree with it."""
+    found = read_config(path)
+    try:
+        asked = {name: found[name] for name in HOST_DEFAULTS}
+        stored = {**found["settings"], "widths": tuple(found["settings"]["widths"])}
+    except (KeyError, TypeError) as error:
+        raise BadFile(f"{path / 'run.json'} is damaged ({error!r}); start the run again with --overwrite") from None
+    return {**asked, **given, "changes": {**stored, **changes}}
 
 
 def mean_of_last(returns: list[float]) -> float | None:

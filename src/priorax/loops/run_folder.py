@@ -37,12 +37,13 @@ class RunFolder:
         path: Path,
         checkpoints: Callable[[Path], Any],
         config: dict[str, Any],
-        episodes: int,
+        until: dict[str, int],
         resume: bool = False,
         overwrite: bool = False,
         columns: Sequence[str] = Episode._fields,
     ) -> None:
-        """`checkpoints` are made for a folder; `columns` are those of a row."""
+        """`checkpoints` are made for a folder; `until`: how long the run is to be, which may be more when it goes on;
+        `columns` are those of a row."""
         self.path = path
         if resume:
             _refuse_other_config(path, read_config(path), config)
@@ -54,7 +55,7 @@ class RunFolder:
             _remove_run(path)
         with self._disk():
             path.mkdir(parents=True, exist_ok=True)
-            write_atomically(path / "run.json", json.dumps({**config, "episodes": episodes}, indent=2).encode())
+            write_atomically(path / "run.json", json.dumps({**config, **until}, indent=2).encode())
             self.checkpoints = checkpoints(path / "checkpoint")
             if self.checkpoints.last is None:
                 (path / "episodes.csv").write_text(",".join(columns) + "\n")
@@ -188,7 +189,7 @@ def _episode(row: Mapping[str, str]) -> Episode:
 def _refuse_other_config(path: Path, found: dict[str, Any], asked: dict[str, Any]) -> None:
     def flat(config: dict[str, Any]) -> dict[str, Any]:
         inner = config.get("settings", {})
-        return {**{k: v for k, v in config.items() if k not in ("settings", "episodes")}, **inner}
+        return {**{k: v for k, v in config.items() if k not in ("settings", "episodes", "steps")}, **inner}
 
     old, new = flat(found), flat(asked)
     differing = [

@@ -124,7 +124,9 @@ def train(
     config = {**asked, "settings": json.loads(json.dumps(dataclasses.asdict(chosen))), "version": __version__}
     if out is None:
         return _run(loop, key, params, None, asked, episodes, until, checkpoint_seconds, report, probe)
-    files = RunFolder(Path(out), lambda path: Checkpoints(path, loop.agent.buffer), config, episodes, resume, overwrite)
+    files = RunFolder(
+        Path(out), lambda path: Checkpoints(path, loop.agent.buffer), config, {"episodes": episodes}, resume, overwrite
+    )
     with contextlib.closing(files) as folder:
         return _run(loop, key, params, folder, asked, episodes, until, checkpoint_seconds, report, probe)
 
