@@ -28,8 +28,8 @@ class Reproduce:
     """Reproduce a figure or table of the paper: rows (CSV) and pictures (PNG, SVG)."""
 
     name: Annotated[str, tyro.conf.Positional]
-    """figure1, figure2, figure3, figure4, figure5, figure8, figure9, figure10, figure11, figure12, figure13, table1,
-    curves, novelty, ablation, bsuite, bsuite_swingup or bandits."""
+    """figure1, figure2, figure3, figure4, figure5, figure6, figure8, figure9, figure10, figure11, figure12, figure13,
+    table1, curves, novelty, ablation, bsuite, bsuite_swingup, bandits or pixels."""
     preset: Literal["quick", "paper"] = "quick"
     """quick: minutes on two cores; paper: the paper's size."""
     out: Path = field(default_factory=lambda: Path("results"))

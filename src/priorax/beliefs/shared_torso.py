@@ -32,7 +32,7 @@ class SharedTorso(Wrapper):
     torso: Network = eqx.field(static=True, default=Convnet(), converter=as_network)
     """Trained, and drawn once more for the prior functions."""
     num_features: int = eqx.field(static=True, default=256)
-    """What the torso gives, after a relu."""
+    """What the torso gives, after a relu and with a root mean square of one."""
     optimizer: Optimizer = eqx.field(static=True, default=Adam())
     """Acts on torso and members together."""
 
@@ -97,8 +97,13 @@ class SharedTorso(Wrapper):
         return State(state.params.members, state.frozen.members)
 
     def _features(self, torso: PyTree, x: Any, axes: int) -> Float[Array, "*axis feature"]:
-        """The torso at inputs behind so many axes."""
-        evaluate = lambda row: jax.nn.relu(self.torso.apply(torso, row))  # noqa: E731
+        """The torso at inputs behind so many axes. Its features have a root mean square of one, so that a prior's scale
+        means the same for a dark picture as for a bright one."""
+
+        def evaluate(row: Any) -> Array:
+            flat = jax.nn.relu(self.torso.apply(torso, row))
+            return flat * jax.lax.rsqrt(jnp.mean(flat**2) + 1e-8)
+
         for _ in range(axes):
             evaluate = jax.vmap(evaluate)
         return evaluate(x)

@@ -24,6 +24,7 @@ NAMES = (
     "figure3",
     "figure4",
     "figure5",
+    "figure6",
     "figure8",
     "figure9",
     "figure10",
@@ -37,6 +38,7 @@ NAMES = (
     "bsuite",
     "bsuite_swingup",
     "bandits",
+    "pixels",
 )
 
 Report = Callable[[float, str], None]
@@ -75,6 +77,8 @@ def reproduce(
         if not path.exists():
             raise FileNotFoundError(f"there are no rows in {path} to draw; run the experiment first")
     elif many:
+        if preset == "paper" and hasattr(module, "NEEDS"):
+            announce(module.NEEDS)
         most = hours(module.ladders(preset))
         announce(f"at most about {most:.1f} hours on two cores; stop it when you like, it goes on from {path}")
         outcome = getattr(module, "outcome", time_to_learn)

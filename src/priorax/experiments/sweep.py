@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from priorax.agents import settings
+from priorax.envs.worlds import ON_HOST
+from priorax.loops.host_training import HostResult
 from priorax.loops.parallel import Task, climb
 from priorax.loops.training import Result
 from priorax.report.rows import Row, read_rows, write_rows
@@ -28,7 +30,7 @@ def task(name: str, agent: str, size: int, seed: int, episodes: int, env: str = 
     return Task(name, {**arguments, "stop_when_learned": True})
 
 
-Outcome = Callable[[Result], list[dict[str, Any]]]
+Outcome = Callable[[Any], list[dict[str, Any]]]
 
 
 def time_to_learn(result: Result) -> list[dict[str, Any]]:
@@ -71,8 +73,14 @@ def run_sweep(
         rows.extend(new)
         known[_identity(new[0])] = new[0]
         write_rows(path, sorted(rows, key=lambda row: (row["name"], row["size"], row["seed"])))
-        report(len(known) / total, f"{item.name} N={result.size}: {result.episodes_to_learn or 'not learned'}")
+        report(len(known) / total, f"{item.name}: {_told(result)}")
     return [row for row in read_rows(path) if _identity(row) in wanted]
+
+
+def _told(result: Any) -> str:
+    if isinstance(result, HostResult):
+        return f"{result.steps:,} steps"
+    return f"N={result.size} {result.episodes_to_learn or 'not learned'}"
 
 
 def hours(ladders: Sequence[Any]) -> float:
@@ -83,6 +91,8 @@ def hours(ladders: Sequence[Any]) -> float:
 
 def _milliseconds(spec: dict[str, Any]) -> float:
     chosen = settings(spec["agent"], spec.get("preset", "tuned"), **spec["changes"])
+    if spec["env"] in ON_HOST:
+        return spec["steps"] * (2 + 35 * chosen.updates / chosen.learn_every)
     cost = MILLISECONDS[min(MILLISECONDS, key=lambda k: abs(k - chosen.num_members))]
     if "cartpole" in spec["env"]:
         return spec["episodes"] * 1000 / chosen.hold * chosen.updates * 2 * cost + 5000  # wider networks
@@ -93,11 +103,11 @@ def _milliseconds(spec: dict[str, Any]) -> float:
 def _row(item: Task) -> dict[str, Any]:
     spec = item.arguments
     changes = " ".join(f"{name}={value}" for name, value in sorted(spec["changes"].items()))
-    shown = {"agent": spec["agent"], "env": spec["env"], "size": spec["size"], "seed": spec["seed"]}
+    shown = {"agent": spec["agent"], "env": spec.get("game") or spec["env"], "size": spec["size"], "seed": spec["seed"]}
     return {
         "name": item.name,
         **shown,
-        "most_episodes": spec["episodes"],
+        "most_episodes": spec["episodes"] if "episodes" in spec else f"{spec['steps']} steps",
         "learned_after": spec.get("learned_after", 1),
         "changes": changes,
         "settings": fingerprint(spec["agent"], spec["changes"], spec.get("preset", "tuned")),

@@ -230,9 +230,20 @@ class Learner:
         return place, np.asarray(error)
 
 
-def buffer_for(
-    agent: QLearner, world: VectorWorld, lanes: int, seed: int, capacity: int | None = None
-) -> SequenceBuffer:
+class BufferPlan(NamedTuple):
+    """What a buffer is made of, without the agent and the world it is for."""
+
+    settings: SequenceSettings
+    frame_shape: tuple[int, ...]
+    frame_dtype: np.dtype
+    prior_shape: tuple[int, ...] | None
+
+    def make(self, seed: int) -> SequenceBuffer:
+        """The buffer, empty."""
+        return SequenceBuffer(self.settings, self.frame_shape, self.frame_dtype, self.prior_shape, seed)
+
+
+def buffer_plan(agent: QLearner, world: VectorWorld, lanes: int, capacity: int | None = None) -> BufferPlan:
     """Replay as the agent wants it, for so many lanes of that world."""
     settings = SequenceSettings(
         capacity or agent.buffer.capacity,
@@ -247,7 +258,14 @@ def buffer_for(
     prior = None
     if isinstance(agent.belief, ENSEMBLES) and agent.belief.prior is not None:
         prior = (agent.belief.num_streams, agent.num_actions, agent.belief.head.prior_size)
-    return SequenceBuffer(settings, world.frame_shape, world.frame_dtype, prior, seed)
+    return BufferPlan(settings, world.frame_shape, world.frame_dtype, prior)
+
+
+def buffer_for(
+    agent: QLearner, world: VectorWorld, lanes: int, seed: int, capacity: int | None = None
+) -> SequenceBuffer:
+    """That replay, empty."""
+    return buffer_plan(agent, world, lanes, capacity).make(seed)
 
 
 class Host:

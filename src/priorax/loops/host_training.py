@@ -216,7 +216,7 @@ def train_on_host(
         if folder is not None and since.rounds:
             host.learner.state = folder.checkpoints.restore(host.learner.state).state
             host.acting = host.learner.state.belief
-            history = folder.rewind(since.finished, _parse)
+            history = folder.rewind(since.finished, parse_row)
         speed = _run(host, folder, history, found, steps, checkpoint_seconds, report, stop)
         returns = [row.total_return for row in history]
         result = HostResult(
@@ -297,6 +297,7 @@ def _snapshot(host: Host, history: list[HostEpisode]) -> HostSnapshot:
     return HostSnapshot(host.learner.state, HostTally(host.rounds, len(history)))
 
 
-def _parse(row: Mapping[str, str]) -> HostEpisode:
+def parse_row(row: Mapping[str, str]) -> HostEpisode:
+    """A row of episodes.csv."""
     kinds = (int, int, int, float, int, float, int)
     return HostEpisode(*(kind(row[name]) for kind, name in zip(kinds, HostEpisode._fields, strict=True)))

@@ -13,11 +13,13 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any, NamedTuple
 
 from priorax.caching import enable_compilation_cache
-from priorax.loops.training import Result, train
+from priorax.envs.worlds import ON_HOST
+from priorax.loops.host_training import train_on_host
+from priorax.loops.training import train
 
 
 class Task(NamedTuple):
-    """One run: what to call it, and the arguments of `train`."""
+    """One run: what to call it, and the arguments of `train`, or of `train_on_host` where the environment is there."""
 
     name: str
     arguments: dict[str, Any]
@@ -38,7 +40,7 @@ def climb(ladders: Iterable[Ladder], done: Callable[[Task], bool | None], worker
     """
     levels = [iter(ladder) for ladder in ladders]
     learned, pending = [True] * len(levels), [0] * len(levels)
-    running: dict[Future[Result], tuple[Task, int]] = {}
+    running: dict[Future[Any], tuple[Task, int]] = {}
     with _pool(workers or os.cpu_count() or 1) as pool:
 
         def begin(ladder: int) -> None:
@@ -64,7 +66,7 @@ def climb(ladders: Iterable[Ladder], done: Callable[[Task], bool | None], worker
                     raise OSError("a worker process was killed (out of memory?); run the command again") from None
                 yield task, result
                 pending[ladder] -= 1
-                learned[ladder] |= result.episodes_to_learn is not None
+                learned[ladder] |= getattr(result, "episodes_to_learn", None) is not None
                 begin(ladder)
 
 
@@ -94,5 +96,5 @@ def _prepare() -> None:
         enable_compilation_cache()
 
 
-def _run(task: Task) -> Result:
-    return train(**task.arguments)
+def _run(task: Task) -> Any:
+    return (train_on_host if task.arguments["env"] in ON_HOST else train)(**task.arguments)

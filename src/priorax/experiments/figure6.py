@@ -1,0 +1,65 @@
+"""Figure 6: Montezuma's Revenge at several prior scales, beside a double dueling prioritised DQN.
+
+The paper ran Ape-X's length, billions of frames with hundreds of actors. `quick` is what two cores do in half an hour:
+its rows tell how many distinct states each agent reaches, and what little reward there is. `paper` is for a cluster; it
+says what it needs before it starts.
+"""
+
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from priorax.experiments.from_pixels import curves, host_task, last, words
+from priorax.experiments.from_pixels import outcome as outcome
+from priorax.report.plots import legend_below, panels
+from priorax.report.rows import Row
+
+SCALES = {"quick": (1.0, 10.0), "paper": (0.0, 1.0, 3.0, 10.0, 30.0)}
+STEPS = {"quick": 40_000, "paper": 50_000_000}
+SEEDS = {"quick": 2, "paper": 3}
+COLORS = ("#9ecae1", "#1f5fb4", "#08306b", "#e6862b", "#d03a2b")
+NEEDS = (
+    "the paper's figure 6 needs 200 million frames (50 million actions) or more for each of 18 runs: days on two cores "
+    "for each (docs/scaling.md). Where there is a cluster, run `priorax apex --address ADDRESS --actors 360 --preset apex "
+    "--env atari --game MontezumaRevenge --steps 50000000` for each scale and seed instead"
+)
+
+
+def looks(rows: list[Row]) -> dict[str, tuple[str, str]]:
+    """The agents in the rows, by name."""
+    names = {str(row["name"]) for row in rows}
+    found = {f"bsp {beta:g}": (f"BSP, β={beta:g}", color) for beta, color in zip(SCALES["paper"], COLORS, strict=True)}
+    found["dqn"] = ("double dueling prioritised DQN", "#8a8f98")
+    return {name: look for name, look in found.items() if name in names}
+
+
+def ladders(preset: str) -> list[Any]:
+    """Every run by itself."""
+    game: dict[str, Any] = {"game": "MontezumaRevenge", "learn_after": 1000, "learn_every": 8}
+    found = []
+    for seed in range(SEEDS[preset]):
+        for beta in SCALES[preset]:
+            one = host_task(f"bsp {beta:g}", "bsp", "atari", seed, STEPS[preset], prior_scale=beta, **game)
+            found.append([[one]])
+        found.append([[host_task("dqn", "eps_greedy", "atari", seed, STEPS[preset], epsilon=0.4, **game)]])
+    return found
+
+
+def figure(rows: list[Row]) -> Figure:
+    """Distinct states, and the best game, against actions."""
+    drawing, axes = panels(1, 2, width=4.6, height=3.4, share=False)
+    shown = looks(rows)
+    curves(axes[0, 0], rows, "cells", shown)
+    axes[0, 0].set(title="Montezuma's Revenge: where it has been", ylabel="distinct states (11 x 8 cells, 8 greys)")
+    curves(axes[0, 1], rows, "best", shown)
+    axes[0, 1].set(title="what it has found", ylabel="return of the best game so far")
+    legend_below(drawing, axes[0, 0])
+    return drawing
+
+
+def summary(rows: list[Row]) -> list[tuple[str, ...]]:
+    """What each agent came to."""
+    table: list[tuple[str, ...]] = [("agent", "distinct states, by seed", "best game, by seed", "actions, by seed")]
+    for name, (label, _) in looks(rows).items():
+        table.append((label, *(words(last(rows, name, what)) for what in ("cells", "best", "step"))))
+    return table

@@ -1,0 +1,69 @@
+"""What the experiments from pixels share: their runs, the rows of a run, and curves."""
+
+import itertools
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from priorax.loops.host_training import HostEpisode, HostResult
+from priorax.loops.parallel import Task
+from priorax.report.rows import Row, column, where
+
+BLOCKS = 20
+"""Rows of a run."""
+WINDOW = 100
+
+
+def host_task(name: str, agent: str, env: str, seed: int, steps: int, size: int = 1, **more: Any) -> Task:
+    """One run of so many actions over all lanes; `game`, `stop`, and changes to the preset `small`."""
+    own = {key: more.pop(key) for key in ("game", "stop") if key in more}
+    arguments = {"agent": agent, "env": env, "size": size, "seed": seed, "steps": steps, "changes": more}
+    return Task(name, {**arguments, "preset": "small", **own})
+
+
+def found_treasure(history: list[HostEpisode]) -> bool:
+    """Whether half of the last 100 episodes ended at the treasure."""
+    last = history[-WINDOW:]
+    return len(last) == WINDOW and sum(row.total_return > 0.5 for row in last) >= WINDOW / 2
+
+
+def outcome(result: HostResult) -> list[dict[str, Any]]:
+    """A row for each twentieth of a run: what its episodes paid, and how many states were seen by then."""
+    rows = []
+    edges = np.linspace(0, result.steps, BLOCKS + 1)
+    for begin, end in itertools.pairwise(edges):
+        until = [row for row in result.history if row.step <= end]
+        returns = [row.total_return for row in until if row.step > begin]
+        rows.append(
+            {
+                "step": round(end),
+                "episodes": len(until),
+                "mean_return": round(float(np.mean(returns)), 3) if returns else None,
+                "best": round(max((row.total_return for row in until), default=0.0), 3),
+                "cells": until[-1].cells if until else 0,
+            }
+        )
+    rows[-1]["cells"] = result.cells
+    return rows
+
+
+def curves(axis: Axes, rows: list[Row], what: str, looks: dict[str, tuple[str, str]]) -> None:
+    """A line for each seed of each agent against actions."""
+    for name, (label, color) in looks.items():
+        for i, seed in enumerate(sorted({row["seed"] for row in where(rows, name=name)})):
+            mine = [row for row in where(rows, name=name, seed=seed) if row[what] is not None]
+            words = label if i == 0 else None
+            axis.plot(column(mine, "step"), column(mine, what), color=color, lw=1.4, alpha=0.85, label=words)
+    axis.set_xlabel("actions (each four frames), all lanes")
+
+
+def last(rows: list[Row], name: str, what: str) -> dict[int, Any]:
+    """By seed, the last number of a run."""
+    seeds = sorted({row["seed"] for row in where(rows, name=name)})
+    found = {seed: [row[what] for row in where(rows, name=name, seed=seed) if row[what] is not None] for seed in seeds}
+    return {seed: numbers[-1] if numbers else None for seed, numbers in found.items()}
+
+
+def words(numbers: dict[int, Any]) -> str:
+    return ", ".join("none" if number is None else f"{number:g}" for number in numbers.values())
