@@ -20,8 +20,8 @@ SEEDS = {"quick": 2, "paper": 3}
 COLORS = ("#9ecae1", "#1f5fb4", "#08306b", "#e6862b", "#d03a2b")
 NEEDS = (
     "the paper's figure 6 needs 200 million frames (50 million actions) or more for each of 18 runs: days on two cores "
-    "for each (docs/scaling.md). Where there is a cluster, run `priorax apex --address ADDRESS --actors 360 --preset apex "
-    "--env atari --game MontezumaRevenge --steps 50000000` for each scale and seed instead"
+    "for each (docs/scaling.md). Where there is a cluster, run `priorax apex --address ADDRESS --actors 360 --preset "
+    "apex --env atari --game MontezumaRevenge --steps 50000000` for each scale and seed instead"
 )
 
 

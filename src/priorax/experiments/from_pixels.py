@@ -17,7 +17,7 @@ WINDOW = 100
 
 def host_task(name: str, agent: str, env: str, seed: int, steps: int, size: int = 1, **more: Any) -> Task:
     """One run of so many actions over all lanes; `game`, `stop`, and changes to the preset `small`."""
-    own = {key: more.pop(key) for key in ("game", "stop") if key in more}
+    own: dict[str, Any] = {key: more.pop(key) for key in ("game", "stop") if key in more}
     arguments = {"agent": agent, "env": env, "size": size, "seed": seed, "steps": steps, "changes": more}
     return Task(name, {**arguments, "preset": "small", **own})
 
