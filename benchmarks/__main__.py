@@ -6,13 +6,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import commands, control, deep_sea, estimators, rivals
+from benchmarks import commands, control, deep_sea, estimators, pixels, rivals
 
 
 def main() -> None:
     table = Table("benchmark", "measured", "target", "met", "note", title="priorax benchmarks")
     results = {}
-    for module in (deep_sea, rivals, control, commands, estimators):
+    for module in (deep_sea, rivals, control, pixels, commands, estimators):
         for bench in module.run():
             sign = ">=" if bench.at_least else "<="
             table.add_row(

@@ -58,6 +58,7 @@ def figure(rows: list[Row]) -> Figure:
     axis.axhline(GOOD_EPISODE, color="k", lw=0.6, ls=":")
     total = np.mean([score(row) for row in rows])
     axis.set(xlabel="bsuite's difficulty", ylabel="return of an episode", xlim=(-0.5, NUM_DIFFICULTIES - 0.5))
+    axis.set_xticks(where)
     axis.set_title(f"bsuite cartpole_swingup, BSP: score {total:.2f}")
     legend_below(drawing, axis)
     return drawing

@@ -76,9 +76,8 @@ class Actor:
         """One action in every lane. Gives the moment n steps ago, whose errors are known now (the mean |TD| of the
         members that own it; none where there are no members), and the episodes that ended."""
         self.steps += 1
-        choice = choose(
-            self.agent, belief, jax.random.fold_in(self.key, self.steps), self.obs, self.index, self.first, self.epsilon
-        )
+        time = np.asarray(self.steps)  # a plain number would compile anew
+        choice = choose(self.agent, belief, self.key, time, self.obs, self.index, self.first, self.epsilon)
         self.index = choice.index
         action = np.asarray(choice.action)
         turn = self.world.step(action)
@@ -142,11 +141,11 @@ def owned_mean(xp: Any, size: Any, mask: Any) -> Any:
 
 @eqx.filter_jit
 def choose(
-    agent: QLearner, belief: State, key: PRNGKeyArray, obs: Any, index: PyTree, first: Any, epsilon: Any
+    agent: QLearner, belief: State, key: PRNGKeyArray, time: Any, obs: Any, index: PyTree, first: Any, epsilon: Any
 ) -> Choice:
     """Greedy on each lane's own function, drawn anew where an episode begins; dithering where epsilon says so."""
     lanes = jnp.shape(first)[0]
-    key_draw, key_tie, key_dither, key_random, key_value = jax.random.split(key, 5)
+    key_draw, key_tie, key_dither, key_random, key_value = jax.random.split(jax.random.fold_in(key, time), 5)
     drawn = jax.vmap(lambda k: agent.belief.draw(belief, k))(jax.random.split(key_draw, lanes))
     if index is not None and not agent.draw_each_step:
         pick = lambda new, old: jnp.where(first.reshape(-1, *[1] * (new.ndim - 1)), new, old)  # noqa: E731
