@@ -49,9 +49,9 @@ def session(address: str | None, workers: int) -> Iterator[Any]:
             ray.init(address or "local", logging_level=logging.ERROR, log_to_driver=False, **alone)
         except ConnectionError as error:
             raise ValueError(
-                f"address={address!r} does not answer ({error}); start Ray there with: ray start --head, "
-                "or leave address out to use this machine alone"
-            ) from None
+                f"address={address!r} cannot be joined ({error}); start Ray there with: ray start --head, set "
+                "RAY_AUTH_MODE=token here if it asks for a token, or leave address out to use this machine alone"
+            ) from error
     try:
         _refuse_too_many(ray, workers)
         yield ray
