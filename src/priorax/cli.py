@@ -112,6 +112,47 @@ class Train:
 
 
 @dataclass(frozen=True)
+class Apex:
+    """Train from pixels on Ray: many actors, sharded replay, one learner; here, or on a cluster with --address.
+
+    priorax apex --env atari --game Freeway --actors 2 --steps 100000
+    """
+
+    agent: str | None = None
+    """bsp (default), or any other that learns Q by gradient."""
+    env: str | None = None
+    """atari (default) or pixel_deep_sea."""
+    game: str | None = None
+    """Of --env atari: Freeway, MontezumaRevenge, or any other."""
+    size: int | None = None
+    """N of pixel_deep_sea (default 10)."""
+    seed: int | None = None
+    """What actors do follows from it; in which order their data comes does not."""
+    steps: int | None = None
+    """Actions over all actors and lanes (default 100000)."""
+    actors: int | None = None
+    """Processes that play, each in as many lanes as the preset says (default 2)."""
+    shards: int | None = None
+    """Processes that keep replay (default 1)."""
+    address: str | None = None
+    """Of a Ray cluster, or auto; without it, Ray is started here."""
+    preset: str | None = None
+    """Hyperparameters: small (default), or apex, those of Ape-X."""
+    set: tuple[str, ...] = ()
+    """Changes to the preset, as in --set prior_scale=3 num_members=10."""
+    out: Path | None = None
+    """The folder to write to (default runs/AGENT-GAME-SEED)."""
+    resume: Path | None = None
+    """The folder of a run to go on with."""
+    overwrite: bool = False
+    """Replace a run that is in the folder already."""
+    checkpoint_seconds: float = 60.0
+    """A checkpoint at least so often."""
+    json: bool = False
+    """End with one line of JSON on standard output; the bar goes to standard error."""
+
+
+@dataclass(frozen=True)
 class Watch:
     """See what a run has learned: one episode, without exploring, as an animated GIF. Cartpoles have pictures.
 
@@ -133,6 +174,7 @@ Command = (
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
     | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Compare, tyro.conf.subcommand("compare")]
+    | Annotated[Apex, tyro.conf.subcommand("apex")]
     | Annotated[Watch, tyro.conf.subcommand("watch")]
     | Annotated[Demo, tyro.conf.subcommand("demo")]
 )
@@ -154,6 +196,7 @@ def main(arguments: list[str] | None = None) -> int:
         Reproduce: _reproduce,
         Train: _train,
         Compare: _compare,
+        Apex: _apex,
         Watch: _watch,
         Demo: _demo,
     }
@@ -313,6 +356,15 @@ def _train_on_host(command: Train) -> int:
     from priorax.loops.host_training import train_on_host
 
     return _on_host(command, train_on_host, {})
+
+
+def _apex(command: Apex) -> int:
+    from priorax.distributed import run_apex
+    from priorax.loops.run_folder import read_config
+
+    before = read_config(command.resume) if command.resume else {}
+    actors, shards = command.actors or before.get("actors", 2), command.shards or before.get("shards", 1)
+    return _on_host(command, run_apex, {"actors": actors, "shards": shards, "address": command.address})
 
 
 def _on_host(command: Any, run: Callable[..., Any], more: dict[str, Any]) -> int:

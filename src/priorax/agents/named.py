@@ -197,7 +197,7 @@ APEX = Settings(
     target_period=2500,
     double_q=True,
     n_step=3,
-    learn_every=8,
+    learn_every=640,
     learn_after=50_000,
     lanes=16,
     clip_rewards=True,
@@ -230,7 +230,11 @@ two hidden layers, replay of 100,000 transitions, one update per episode.
 `swingup` is for cartpole swing-up; results/README.md has the search that led to it. Actions are held for 0.04 s, so
 that a discount of 0.98 looks two seconds ahead; the prior has random biases and sees three times the (scaled)
 observation, since a smoother one is forgotten at the top as soon as it is known at rest; replay looks first where
-errors are large."""
+errors are large.
+
+`apex` is Horgan et al. 2018 as published, with ten heads on one torso: 19 updates of 512 a second beside 12,500 actions
+make one update for each 640 or so. `small` is the same agent for two cores: the smaller net of Mnih et al. 2013, batches
+of 32, an update for each 4 actions, Adam."""
 
 _ONE: dict[str, Any] = {"prior": "none", "mask_prob": 1.0, "num_members": 1}
 
