@@ -233,7 +233,7 @@ observation, since a smoother one is forgotten at the top as soon as it is known
 errors are large.
 
 `apex` is Horgan et al. 2018 as published, with ten heads on one torso: 19 updates of 512 a second beside 12,500 actions
-make one update for each 640 or so. `small` is the same agent for two cores: the smaller net of Mnih et al. 2013, batches
+make one update for each 640 or so. `small` is the same agent for two cores: the net of Mnih et al. 2013, batches
 of 32, an update for each 4 actions, Adam."""
 
 _ONE: dict[str, Any] = {"prior": "none", "mask_prob": 1.0, "num_members": 1}
