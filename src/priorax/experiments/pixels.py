@@ -12,10 +12,11 @@ from priorax.experiments.from_pixels import outcome as outcome
 from priorax.report.plots import legend_below, panels
 from priorax.report.rows import Row, where
 
-SIZE = 12
+SIZE = 14
 LOOKS = {"bsp": ("BSP", "#1f5fb4"), "eps_greedy": ("eps-greedy: double dueling prioritised DQN", "#8a8f98")}
 DEEP_SEA: dict[str, Any] = {
-    "prior_scale": 3.0,
+    "prior_scale": 1.0,
+    "num_members": 20,
     "lanes": 4,
     "learn_after": 64,
     "learn_every": 1,
@@ -23,10 +24,10 @@ DEEP_SEA: dict[str, Any] = {
     "target_period": 50,
 }
 """Episodes are short: learn from the first, at each step. DQN gets the same."""
-FREEWAY: dict[str, Any] = {"prior_scale": 3.0, "learn_after": 1000, "learn_every": 8}
+FREEWAY: dict[str, Any] = {"prior_scale": 1.0, "learn_after": 1000, "learn_every": 8}
 SEEDS = {"quick": 3, "paper": 5}
-DEEP_SEA_STEPS = {"quick": 20_000, "paper": 50_000}
-FREEWAY_STEPS = {"quick": 100_000, "paper": 1_000_000}
+DEEP_SEA_STEPS = {"quick": 15_000, "paper": 50_000}
+FREEWAY_STEPS = {"quick": 60_000, "paper": 1_000_000}
 FREEWAY_SEEDS = {"quick": 1, "paper": 3}
 
 
@@ -35,16 +36,21 @@ def ladders(preset: str) -> list[Any]:
     found = []
     for seed in range(SEEDS[preset]):
         for agent in LOOKS:
-            changes = {key: value for key, value in DEEP_SEA.items() if agent == "bsp" or key != "prior_scale"}
+            changes = _changes(agent, DEEP_SEA)
             steps = DEEP_SEA_STEPS[preset]
             found.append(
                 [[host_task(agent, agent, "pixel_deep_sea", seed, steps, SIZE, stop=found_treasure, **changes)]]
             )
     for seed in range(FREEWAY_SEEDS[preset]):
         for agent in LOOKS:
-            changes = {key: value for key, value in FREEWAY.items() if agent == "bsp" or key != "prior_scale"}
+            changes = _changes(agent, FREEWAY)
             found.append([[host_task(agent, agent, "atari", seed, FREEWAY_STEPS[preset], game="Freeway", **changes)]])
     return found
+
+
+def _changes(agent: str, both: dict[str, Any]) -> dict[str, Any]:
+    """One network has neither members nor priors."""
+    return {key: value for key, value in both.items() if agent == "bsp" or key not in ("prior_scale", "num_members")}
 
 
 def figure(rows: list[Row]) -> Figure:
