@@ -52,7 +52,7 @@ def curves(axis: Axes, rows: list[Row], what: str, looks: dict[str, tuple[str, s
     """A line for each seed of each agent against actions."""
     for name, (label, color) in looks.items():
         for i, seed in enumerate(sorted({row["seed"] for row in where(rows, name=name)})):
-            mine = [row for row in where(rows, name=name, seed=seed) if row[what] is not None]
+            mine = [row for row in where(rows, name=name, seed=seed) if row.get(what) is not None]
             words = label if i == 0 else None
             axis.plot(column(mine, "step"), column(mine, what), color=color, lw=1.4, alpha=0.85, label=words)
     axis.set_xlabel("actions (each four frames), all lanes")
@@ -61,8 +61,8 @@ def curves(axis: Axes, rows: list[Row], what: str, looks: dict[str, tuple[str, s
 def last(rows: list[Row], name: str, what: str) -> dict[int, Any]:
     """By seed, the last number of a run."""
     seeds = sorted({row["seed"] for row in where(rows, name=name)})
-    found = {seed: [row[what] for row in where(rows, name=name, seed=seed) if row[what] is not None] for seed in seeds}
-    return {seed: numbers[-1] if numbers else None for seed, numbers in found.items()}
+    found = {seed: [row.get(what) for row in where(rows, name=name, seed=seed)] for seed in seeds}
+    return {seed: next((x for x in reversed(numbers) if x is not None), None) for seed, numbers in found.items()}
 
 
 def words(numbers: dict[int, Any]) -> str:
