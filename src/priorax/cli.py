@@ -299,16 +299,16 @@ def _show(title: str, result: Any) -> int:
 def _train(command: Train) -> int:
     import json
 
-    from priorax.envs.worlds import ON_HOST
+    from priorax.envs.worlds import lives_on_host
     from priorax.loops.run_folder import read_config
     from priorax.loops.training import DEFAULTS, Progress, parse_changes, resumed, train
 
     env = read_config(command.resume).get("env") if command.resume else command.env
-    if env in ON_HOST:
+    if env is not None and lives_on_host(env):
         return _train_on_host(command)
     for name in ("game", "steps"):
         if getattr(command, name) is not None:
-            raise ValueError(f"{name}={getattr(command, name)!r} is for {' and '.join(ON_HOST)}; leave it out")
+            raise ValueError(f"{name}={getattr(command, name)!r} is for atari and gymnasium:NAME; leave it out")
     given = {name: getattr(command, name) for name in DEFAULTS if getattr(command, name) is not None}
     changes = parse_changes(command.set)
     if command.resume is not None:

@@ -216,7 +216,26 @@ SMALL = dataclasses.replace(
     learn_after=2_000,
     lanes=8,
 )
-PRESETS = {"tuned": TUNED, "paper": PAPER, "swingup": SWINGUP, "apex": APEX, "small": SMALL}
+GYMNASIUM = Settings(
+    widths=(50, 50),
+    learning_rate=1e-3,
+    batch_size=128,
+    prior_scale=3.0,
+    prior_bias=1.0,
+    target_period=4,
+    double_q=True,
+    clip=10.0,
+    learn_after=200,
+    lanes=4,
+)
+PRESETS = {
+    "tuned": TUNED,
+    "paper": PAPER,
+    "swingup": SWINGUP,
+    "apex": APEX,
+    "small": SMALL,
+    "gymnasium": GYMNASIUM,
+}
 """`tuned`, the default, is the best found here on DeepSea, one rule for N=10 to 100 (see `scale_with_states`). It does
 NOT bootstrap: every member sees every transition (mask 1), its prior and its start alone make it differ; halving the
 data only slows members down. That holds in noise too, as far as measured: windy DeepSea is learned (`priorax reproduce

@@ -30,6 +30,7 @@ from priorax.loops.host_training import (
     parse_row,
 )
 from priorax.loops.run_folder import RunFolder
+from priorax.loops.training import preset_for
 
 
 class ApexProgress(NamedTuple):
@@ -92,7 +93,7 @@ def run_apex(
     actors: int = 2,
     shards: int = 1,
     address: str | None = None,
-    preset: str = "small",
+    preset: str | None = None,
     changes: Mapping[str, Any] | None = None,
     out: Path | str | None = None,
     resume: bool = False,
@@ -107,6 +108,7 @@ def run_apex(
     `address` of a Ray cluster, such as "auto" on one of its machines; without it, and outside of any Ray session, this
     machine alone. The rest is as in `train_on_host`.
     """
+    preset = preset or preset_for(env)
     chosen = settings(agent, preset, **(changes or {}))
     import_ray()
     asked: dict[str, Any] = {"agent": agent, "env": env, "game": game, "size": size, "seed": seed, "preset": preset}

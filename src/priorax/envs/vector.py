@@ -92,6 +92,8 @@ class CompiledWorld:
             )
         self.frame_shape: tuple[int, ...] = tuple(seen.shape)
         self.frame_dtype = np.dtype(seen.dtype)
+        self.num_states: int | None = getattr(env, "num_states", None)
+        self.input_scale: tuple[float, ...] = getattr(env, "input_scale", ())
         self._key: PRNGKeyArray | None = None
         self._places = np.arange(self.num_envs)
         self._time = 0
@@ -147,7 +149,7 @@ class GymnasiumWorld:
             from gymnasium import spaces
             from gymnasium.vector import AutoresetMode, VectorEnv
         except ImportError as error:
-            raise ValueError(f'{error}; install what it needs with: pip install "priorax[control]"') from None
+            raise ValueError(f'{error}; install what it needs with: pip install "priorax[gymnasium]"') from None
         if not isinstance(env, VectorEnv):
             raise ValueError(f"env={env!r} must be a vector of environments; make one with gymnasium.make_vec")
         mode = env.metadata.get("autoreset_mode")
@@ -172,6 +174,16 @@ class GymnasiumWorld:
         self.frame_shape: tuple[int, ...] = tuple(sees.shape or ())
         self.frame_dtype = np.dtype(sees.dtype)
         self._lowest = int(acts.start)
+        self.num_states: int | None = None
+        """Where what is seen is an index: below it."""
+        self._first_state = 0
+        self.input_scale: tuple[float, ...] = ()
+        """What brings each number that is seen to about one, as far as its bounds are known."""
+        if isinstance(sees, spaces.Discrete):
+            self.num_states, self._first_state = int(sees.n), int(sees.start)
+        elif len(self.frame_shape) == 1:
+            size = np.maximum(np.abs(sees.low), np.abs(sees.high)).astype(float)
+            self.input_scale = tuple(np.where((size > 0) & (size < 1e6), 1 / np.clip(size, 1e-6, 1e6), 1.0).tolist())
         self._started = False
 
     def reset(self, seed: int) -> np.ndarray:
@@ -198,7 +210,9 @@ class GymnasiumWorld:
 
     def _copied(self, obs: Any) -> np.ndarray:
         """Some environments write into the array they handed out."""
-        return np.array(obs, self.frame_dtype)
+        return (
+            np.array(obs, self.frame_dtype) - self._first_state if self.num_states else np.array(obs, self.frame_dtype)
+        )
 
 
 NOT_RESET = "step was called before reset; call reset(seed) first, for example reset(0)"

@@ -1,14 +1,21 @@
-"""Worlds of the host loop by name: Atari games, and compiled environments several at once."""
+"""Worlds of the host loop by name: Atari games, any Gymnasium environment, compiled environments several at once."""
 
 import jax
 
 from priorax.checks import positive_int
 from priorax.envs import make_environment
 from priorax.envs.atari import Atari
-from priorax.envs.vector import CompiledWorld, VectorWorld
+from priorax.envs.vector import CompiledWorld, GymnasiumWorld, VectorWorld
 
-ON_HOST = ("atari", "pixel_deep_sea")
-"""What is trained in on the host: pictures, whose replay keeps each frame once."""
+PICTURES = ("atari", "pixel_deep_sea")
+"""Their replay keeps each frame once, on the host."""
+GYMNASIUM = "gymnasium:"
+"""What begins the name of a Gymnasium environment, as in gymnasium:CartPole-v1."""
+
+
+def lives_on_host(env: str) -> bool:
+    """Whether that environment is trained in on the host."""
+    return env in PICTURES or env.startswith(GYMNASIUM)
 
 
 def make_world(
@@ -21,7 +28,20 @@ def make_world(
         return Atari(game, lanes, num_threads=num_threads)
     if game is not None:
         raise ValueError(f"game={game!r} is for env='atari', not {env!r}; leave it out")
+    if env.startswith(GYMNASIUM):
+        return _gymnasium(env.removeprefix(GYMNASIUM), lanes)
     world = make_environment(env, positive_int("size", size))
     key, _ = jax.random.split(jax.random.key(seed))
     params = world.params(key) if hasattr(world, "params") else world.default_params
     return CompiledWorld(world, lanes, params)
+
+
+def _gymnasium(name: str, lanes: int) -> VectorWorld:
+    try:
+        import gymnasium
+    except ImportError as error:
+        raise ValueError(f'{error}; install what it needs with: pip install "priorax[gymnasium]"') from None
+    try:
+        return GymnasiumWorld(gymnasium.make_vec(name, num_envs=lanes, vectorization_mode="sync"))
+    except gymnasium.error.Error as error:
+        raise ValueError(f"env='{GYMNASIUM}{name}' cannot be made: {error}") from None

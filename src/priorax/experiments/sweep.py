@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from priorax.agents import settings
-from priorax.envs.worlds import ON_HOST
+from priorax.envs.worlds import lives_on_host
 from priorax.loops.host_training import HostResult
 from priorax.loops.parallel import Task, climb
 from priorax.loops.training import Result
@@ -91,7 +91,7 @@ def hours(ladders: Sequence[Any]) -> float:
 
 def _milliseconds(spec: dict[str, Any]) -> float:
     chosen = settings(spec["agent"], spec.get("preset", "tuned"), **spec["changes"])
-    if spec["env"] in ON_HOST:
+    if lives_on_host(spec["env"]):
         return spec["steps"] * (2 + 35 * chosen.updates / chosen.learn_every)
     cost = MILLISECONDS[min(MILLISECONDS, key=lambda k: abs(k - chosen.num_members))]
     if "cartpole" in spec["env"]:

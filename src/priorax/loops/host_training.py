@@ -21,6 +21,7 @@ from priorax.envs.vector import VectorWorld
 from priorax.envs.worlds import make_world
 from priorax.loops.host import Host, Played
 from priorax.loops.run_folder import RunFolder, read_config
+from priorax.loops.training import preset_for
 from priorax.storage import BadFile, Content, read, restore_tree, tree_arrays, write, write_atomically
 from priorax.version import __version__
 
@@ -31,7 +32,7 @@ HOST_DEFAULTS: dict[str, Any] = {
     "size": 10,
     "seed": 0,
     "steps": 100_000,
-    "preset": "small",
+    "preset": None,
 }
 """What a command that says nothing means."""
 
@@ -143,7 +144,11 @@ class HostResult(NamedTuple):
 
 def build_for(chosen: Settings, world: VectorWorld) -> QLearner:
     """The agent with those settings, for that world."""
-    agent = build(chosen, world.num_actions)
+    seen: dict[str, Any] = {
+        "num_states": getattr(world, "num_states", None),
+        "input_scale": getattr(world, "input_scale", ()),
+    }
+    agent = build(chosen, world.num_actions, **seen)
     if not isinstance(agent, QLearner):
         raise ValueError(f"belief={chosen.belief!r} does not run on the host; use an agent that learns Q by gradient")
     return agent
@@ -177,7 +182,7 @@ def train_on_host(
     size: int = 10,
     seed: int = 0,
     steps: int = 100_000,
-    preset: str = "small",
+    preset: str | None = None,
     changes: Mapping[str, Any] | None = None,
     out: Path | str | None = None,
     resume: bool = False,
@@ -187,6 +192,7 @@ def train_on_host(
     stop: Callable[[list[HostEpisode]], bool] = lambda history: False,
 ) -> HostResult:
     """Train for so many actions over all lanes, or until `stop` says so. Ctrl-C leaves a checkpoint."""
+    preset = preset or preset_for(env)
     chosen = settings(agent, preset, **(changes or {}))
     world = make_world(env, chosen.lanes, size=size, game=game, seed=seed)
     learner = build_for(chosen, world)

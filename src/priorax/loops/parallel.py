@@ -13,7 +13,7 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any, NamedTuple
 
 from priorax.caching import enable_compilation_cache
-from priorax.envs.worlds import ON_HOST
+from priorax.envs.worlds import lives_on_host
 from priorax.loops.host_training import train_on_host
 from priorax.loops.training import train
 
@@ -97,4 +97,4 @@ def _prepare() -> None:
 
 
 def _run(task: Task) -> Any:
-    return (train_on_host if task.arguments["env"] in ON_HOST else train)(**task.arguments)
+    return (train_on_host if lives_on_host(task.arguments["env"]) else train)(**task.arguments)

@@ -16,7 +16,7 @@ from jaxtyping import Array, PRNGKeyArray
 from priorax.agents import QLearner, Settings, build, check_members_differ, settings
 from priorax.checks import one_of, positive_int
 from priorax.envs import Environment, Held, action_bound, make_environment
-from priorax.envs.worlds import ON_HOST
+from priorax.envs.worlds import GYMNASIUM, lives_on_host
 from priorax.loops.checkpoints import Checkpoints
 from priorax.loops.compiled import Episode, Live, Loop, chunks, episodes_to_learn, episodes_to_solve, start
 from priorax.loops.run_folder import RunFolder, read_config
@@ -40,8 +40,8 @@ DEFAULTS: dict[str, Any] = {
 
 def preset_for(env: str) -> str:
     """The hyperparameters found best there."""
-    if env in ON_HOST:
-        return "small"
+    if lives_on_host(env):
+        return "gymnasium" if env.startswith(GYMNASIUM) else "small"
     return "swingup" if "cartpole" in env.lower() else "tuned"
 
 
