@@ -16,6 +16,7 @@ from priorax.agents import build, settings
 from priorax.beliefs import values_of
 from priorax.envs.pixels import PixelDeepSea
 from priorax.envs.vector import CompiledWorld
+from priorax.envs.worlds import make_world
 from priorax.loops.host import Actor, Host, Learner, buffer_for, epsilons, owned_mean
 from priorax.loops.host_training import train_on_host
 
@@ -232,3 +233,25 @@ def test_a_game_is_needed_and_only_for_atari():
 def test_an_atari_game_is_played_and_its_states_are_counted():
     result = train_on_host("bsp", "atari", game="Freeway", steps=40, changes={**TINY, "learn_after": 20})
     assert result.steps == 40 and result.cells > 0
+
+
+FEW = {"num_members": 3, "lanes": 2, "batch_size": 8, "learn_after": 8, "widths": (8,), "capacity": 500}
+
+
+@pytest.mark.parametrize("env", ["gymnasium:CartPole-v1", "gymnasium:FrozenLake-v1"])
+def test_any_gymnasium_environment_is_trained_in_by_name(env):
+    """One is seen as numbers, the other as an index, which is looked up."""
+    result = train_on_host("bsp", env, steps=200, changes=FEW)
+    assert result.preset == "gymnasium" and result.steps == 200 and result.episodes > 2
+
+
+def test_what_is_known_of_a_gymnasium_environment_reaches_the_agent():
+    world = make_world("gymnasium:MountainCar-v0", 2)
+    np.testing.assert_allclose(world.input_scale, [1 / 1.2, 1 / 0.07], rtol=1e-5)
+    assert world.num_states is None
+    assert make_world("gymnasium:Taxi-v4", 2).num_states == 500
+
+
+def test_an_environment_that_gymnasium_does_not_know_is_named():
+    with pytest.raises(ValueError, match="gymnasium:NoSuchThing-v0' cannot be made"):
+        train_on_host("bsp", "gymnasium:NoSuchThing-v0", steps=10)

@@ -154,19 +154,36 @@ class Apex:
 
 @dataclass(frozen=True)
 class Watch:
-    """See what a run has learned: one episode, without exploring, as an animated GIF. Cartpoles have pictures.
+    """See an agent: how it explores a DeepSea, as a page with a player; or what a run on cartpole has learned, as a GIF.
 
-    priorax watch runs/bsp-cartpole_swingup-10-0 --out episode.gif
+    priorax watch --agent bsp,eps_greedy --size 20 --out exploration.html
+    priorax watch runs/bsp-cartpole_swingup_wide-10-0 --out episode.gif
     """
 
-    run: Annotated[Path, tyro.conf.Positional]
-    """The folder of a run."""
+    run: Annotated[Path | None, tyro.conf.Positional] = None
+    """The folder of a run on a cartpole; without it, agents are trained in --env and their exploration is shown."""
+    agent: str = "bsp,eps_greedy"
+    """Without a run: one agent, or two side by side."""
+    env: Literal["deep_sea"] = "deep_sea"
+    """Without a run: where they explore."""
+    size: int = 20
+    """N of DeepSea."""
+    episodes: int = 320
+    """How many are shown."""
     out: Path | None = None
-    """The file to write (default RUN/episode.gif)."""
+    """The file to write (default RUN/episode.gif, or exploration.html)."""
     seed: int = 0
-    """From it follows where the episode starts."""
+    """Everything random follows from it."""
     mujoco: bool = False
-    """Play and draw it in MuJoCo instead, through dm_control (extra `control`; needs a headless renderer)."""
+    """Of a run: play and draw it in MuJoCo instead, through dm_control (extra `control`; needs a headless renderer)."""
+
+
+@dataclass(frozen=True)
+class Playground:
+    """A page on which data points are dragged and an ensemble with priors answers: one HTML file, no network needed."""
+
+    out: Path = field(default_factory=lambda: Path("playground.html"))
+    """The file to write."""
 
 
 Command = (
@@ -176,6 +193,7 @@ Command = (
     | Annotated[Compare, tyro.conf.subcommand("compare")]
     | Annotated[Apex, tyro.conf.subcommand("apex")]
     | Annotated[Watch, tyro.conf.subcommand("watch")]
+    | Annotated[Playground, tyro.conf.subcommand("playground")]
     | Annotated[Demo, tyro.conf.subcommand("demo")]
 )
 
@@ -198,6 +216,7 @@ def main(arguments: list[str] | None = None) -> int:
         Compare: _compare,
         Apex: _apex,
         Watch: _watch,
+        Playground: _playground,
         Demo: _demo,
     }
     try:
@@ -415,15 +434,51 @@ def _on_host(command: Any, run: Callable[..., Any], more: dict[str, Any]) -> int
     return 0
 
 
+def _playground(command: Playground) -> int:
+    from priorax.report.viewer import write_playground
+
+    _announce(f"wrote {write_playground(command.out)}; open it in a browser")
+    return 0
+
+
 def _watch(command: Watch) -> int:
+    return _explore(command) if command.run is None else _episode(command, command.run)
+
+
+def _explore(command: Watch) -> int:
+    """Train agents, and write a page on how they explored."""
+    from priorax.loops.viewing import record_deep_sea
+    from priorax.report.viewer import write_viewer
+
+    agents = command.agent.split(",")
+    if command.mujoco or len(agents) > 2:
+        raise ValueError(
+            "--mujoco needs the folder of a run; pass one"
+            if command.mujoco
+            else f"agent={command.agent!r} has more than two; pass one, or two with a comma"
+        )
+    recordings = []
+    for agent in agents:
+        with count_bar(command.episodes, f"{agent} on {command.env} {command.size}") as update:
+            recordings.append(
+                record_deep_sea(
+                    agent, command.size, command.seed, command.episodes, report=lambda done, to=update: to(done, "")
+                )
+            )
+    _announce(f"wrote {write_viewer(recordings, command.out or Path('exploration.html'))}; open it in a browser")
+    return 0
+
+
+def _episode(command: Watch, run: Path) -> int:
+    """An episode of what a run has learned."""
     from priorax.loops.watching import load, record, record_in_mujoco
     from priorax.report.episodes import array_frames, cartpole_frames, draws, write_gif
 
-    learned = load(command.run)
+    learned = load(run)
     if not draws(learned.env):
         name = type(learned.env).__name__
         raise ValueError(f"there is no picture of a {name} yet; watch a run on cartpole_swingup")
-    out = command.out or command.run / "episode.gif"
+    out = command.out or run / "episode.gif"
     if command.mujoco:
         pictures, total = record_in_mujoco(learned, command.seed)
         write_gif(out, array_frames(pictures))
