@@ -1,252 +1,27 @@
-"""The `priorax` command.
+"""What each command does. The rest of the package is imported late, so that `--help` is instant."""
 
-Errors are one line without a traceback (set `--debug` to see it); exit codes: 0 done, 1 a check failed or a run broke,
-2 bad arguments, 130 interrupted.
-"""
-
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
-import tyro
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from priorax.progress import console, count_bar, share_bar
-
-
-@dataclass(frozen=True)
-class Check:
-    """Check the paper's lemmas against theory: a table, one row per measured statement; exit code 1 if one fails."""
-
-
-@dataclass(frozen=True)
-class Reproduce:
-    """Reproduce a figure or table of the paper: rows (CSV) and pictures (PNG, SVG)."""
-
-    name: Annotated[str, tyro.conf.Positional]
-    """figure1, figure2, figure3, figure4, figure5, figure6, figure8, figure9, figure10, figure11, figure12, figure13,
-    table1, curves, novelty, ablation, bsuite, bsuite_swingup, bandits or pixels."""
-    preset: Literal["quick", "paper"] = "quick"
-    """quick: minutes on two cores; paper: the paper's size."""
-    out: Path = field(default_factory=lambda: Path("results"))
-    """The folder to write to."""
-    draw_only: bool = False
-    """Run nothing, draw what rows are there."""
-
-
-@dataclass(frozen=True)
-class Compare:
-    """Agents side by side: episodes to learn against size, a table and a picture. Stopped and run again, it goes on.
-
-    priorax compare --agents bsp,noisy,dropout,ucb --sizes 5,10,15,20 --seeds 5
-    """
-
-    agents: str = "bsp,eps_greedy"
-    """Names, with commas: bsp, bsr, bs, ensemble, eps_greedy, dropout, noisy, bbb, c51, qr, ucb, rlsvi, psrl, ucrl."""
-    env: str = "deep_sea"
-    """An environment that has sizes: deep_sea or deep_sea_stochastic."""
-    sizes: str = "5,10,15,20"
-    """Sizes, with commas; an agent goes on to the next one if any of its seeds learned the last."""
-    seeds: int = 5
-    """How many, from 0."""
-    episodes: int = 1000
-    """A run that has not learned by then, has not."""
-    preset: str = "tuned"
-    """Hyperparameters: tuned or paper."""
-    out: Path = field(default_factory=lambda: Path("results"))
-    """The folder to write to."""
-
-
-@dataclass(frozen=True)
-class Demo:
-    """Why priors matter, in under three minutes: figures 13 and 12 of the paper, and DeepSea learned."""
-
-    out: Path = field(default_factory=lambda: Path("demo"))
-    """The folder to write to."""
-
-
-@dataclass(frozen=True)
-class Train:
-    """Train an agent: rows, TensorBoard events and checkpoints go to a folder. Killed and resumed: the same rows.
-
-    A run goes on with `priorax train --resume DIR`, which needs no other argument.
-    """
-
-    agent: str | None = None
-    """bsp (default), bsr, bs, ensemble, eps_greedy, dropout, noisy, bbb, c51, qr, ucb, rlsvi, psrl, ucrl or d4pg."""
-    env: str | None = None
-    """deep_sea (default), deep_sea_stochastic, deep_sea_no_reward, bernoulli_bandit, linear_bandit, gp_bandit,
-    cartpole_swingup, cartpole_swingup_wide, cartpole_swingup_smooth, cartpole_balance or bsuite_cartpole_swingup; from
-    pixels, in many lanes at once: pixel_deep_sea, or atari with --game."""
-    game: str | None = None
-    """Of --env atari: Freeway, MontezumaRevenge, or any other (extra `atari`)."""
-    size: int | None = None
-    """N of DeepSea (default 10); a linear bandit's dimension, a GP bandit's arms, bsuite's difficulty plus one."""
-    seed: int | None = None
-    """Everything random follows from it (default 0)."""
-    episodes: int | None = None
-    """How many (default 2000)."""
-    steps: int | None = None
-    """From pixels: actions over all lanes (default 100000)."""
-    preset: str | None = None
-    """Hyperparameters: tuned, swingup or small, for DeepSea, cartpole and pixels (default: as the environment is);
-    paper, as in its appendix B; apex, those of Ape-X, for larger machines."""
-    set: tuple[str, ...] = ()
-    """Changes to the preset, as in --set prior_scale=3 num_members=10."""
-    out: Path | None = None
-    """The folder to write to (default runs/AGENT-ENV-SIZE-SEED)."""
-    resume: Path | None = None
-    """The folder of a run to go on with."""
-    overwrite: bool = False
-    """Replace a run that is in the folder already."""
-    stop_when_learned: bool = False
-    """Stop at the paper's measure: average regret below 0.9."""
-    checkpoint_seconds: float = 60.0
-    """A checkpoint at least so often."""
-    json: bool = False
-    """End with one line of JSON on standard output; the bar goes to standard error."""
-
-
-@dataclass(frozen=True)
-class Apex:
-    """Train from pixels on Ray: many actors, sharded replay, one learner; here, or on a cluster with --address.
-
-    priorax apex --env atari --game Freeway --actors 2 --steps 100000
-    """
-
-    agent: str | None = None
-    """bsp (default), or any other that learns Q by gradient."""
-    env: str | None = None
-    """atari (default) or pixel_deep_sea."""
-    game: str | None = None
-    """Of --env atari: Freeway, MontezumaRevenge, or any other."""
-    size: int | None = None
-    """N of pixel_deep_sea (default 10)."""
-    seed: int | None = None
-    """What actors do follows from it; in which order their data comes does not."""
-    steps: int | None = None
-    """Actions over all actors and lanes (default 100000)."""
-    actors: int | None = None
-    """Processes that play, each in as many lanes as the preset says (default 2)."""
-    shards: int | None = None
-    """Processes that keep replay (default 1)."""
-    address: str | None = None
-    """Of a Ray cluster, or auto; without it, Ray is started here."""
-    preset: str | None = None
-    """Hyperparameters: small (default), or apex, those of Ape-X."""
-    set: tuple[str, ...] = ()
-    """Changes to the preset, as in --set prior_scale=3 num_members=10."""
-    out: Path | None = None
-    """The folder to write to (default runs/AGENT-GAME-SEED)."""
-    resume: Path | None = None
-    """The folder of a run to go on with."""
-    overwrite: bool = False
-    """Replace a run that is in the folder already."""
-    checkpoint_seconds: float = 60.0
-    """A checkpoint at least so often."""
-    json: bool = False
-    """End with one line of JSON on standard output; the bar goes to standard error."""
-
-
-@dataclass(frozen=True)
-class Watch:
-    """See an agent: how it explores a DeepSea, as a page with a player; or what a run on cartpole has learned, as a GIF.
-
-    priorax watch --agent bsp,eps_greedy --size 20 --out exploration.html
-    priorax watch runs/bsp-cartpole_swingup_wide-10-0 --out episode.gif
-    """
-
-    run: Annotated[Path | None, tyro.conf.Positional] = None
-    """The folder of a run on a cartpole; without it, agents are trained in --env and their exploration is shown."""
-    agent: str = "bsp,eps_greedy"
-    """Without a run: one agent, or two side by side."""
-    env: Literal["deep_sea"] = "deep_sea"
-    """Without a run: where they explore."""
-    size: int = 20
-    """N of DeepSea."""
-    episodes: int = 320
-    """How many are shown."""
-    out: Path | None = None
-    """The file to write (default RUN/episode.gif, or exploration.html)."""
-    seed: int = 0
-    """Everything random follows from it."""
-    mujoco: bool = False
-    """Of a run: play and draw it in MuJoCo instead, through dm_control (extra `control`; needs a headless renderer)."""
-
-
-@dataclass(frozen=True)
-class Playground:
-    """A page on which data points are dragged and an ensemble with priors answers: one HTML file, no network needed."""
-
-    out: Path = field(default_factory=lambda: Path("playground.html"))
-    """The file to write."""
-
-
-Command = (
-    Annotated[Check, tyro.conf.subcommand("check")]
-    | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
-    | Annotated[Train, tyro.conf.subcommand("train")]
-    | Annotated[Compare, tyro.conf.subcommand("compare")]
-    | Annotated[Apex, tyro.conf.subcommand("apex")]
-    | Annotated[Watch, tyro.conf.subcommand("watch")]
-    | Annotated[Playground, tyro.conf.subcommand("playground")]
-    | Annotated[Demo, tyro.conf.subcommand("demo")]
+from priorax.cli.commands import (
+    Apex,
+    Check,
+    Compare,
+    Demo,
+    Doctor,
+    Fit,
+    Playground,
+    Predict,
+    Reproduce,
+    Train,
+    Watch,
 )
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; returns the exit code."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    debug = "--debug" in arguments
-    arguments = [argument for argument in arguments if argument != "--debug"]
-    if "--version" in arguments:
-        from priorax import __version__
-
-        print(f"priorax {__version__}")
-        return 0
-    command = parse(arguments)
-    run: dict[type, Callable[[Any], int]] = {
-        Check: _check,
-        Reproduce: _reproduce,
-        Train: _train,
-        Compare: _compare,
-        Apex: _apex,
-        Watch: _watch,
-        Playground: _playground,
-        Demo: _demo,
-    }
-    try:
-        _enable_cache()
-        return run[type(command)](command)
-    except KeyboardInterrupt:
-        Console(stderr=True).print("interrupted; nothing half-written is left behind")
-        return 130
-    except (ValueError, TypeError, OSError, ArithmeticError) as error:
-        if debug:
-            raise
-        Console(stderr=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
-        return 2 if isinstance(error, ValueError | TypeError) else 1
-
-
-def _enable_cache() -> None:
-    """Keep compiled programs if there is a place for them; without one, only compile again."""
-    from priorax.caching import enable_compilation_cache
-
-    try:
-        enable_compilation_cache()
-    except OSError as error:
-        words = f"no compilation cache ({error}); set PRIORAX_CACHE to a folder of yours to have one"
-        Console(stderr=True).print(words, markup=False, highlight=False)
-
-
-def parse(arguments: list[str]) -> Any:
-    """The command that these words mean."""
-    words = "Randomized prior functions: ensembles that know what they do not know."
-    return tyro.cli(Command, prog="priorax", args=arguments, description=words)
+from priorax.progress import console, count_bar, share_bar
 
 
 def _check(command: Check) -> int:
@@ -460,11 +235,11 @@ def _explore(command: Watch) -> int:
     recordings = []
     for agent in agents:
         with count_bar(command.episodes, f"{agent} on {command.env} {command.size}") as update:
-            recordings.append(
-                record_deep_sea(
-                    agent, command.size, command.seed, command.episodes, report=lambda done, to=update: to(done, "")
-                )
-            )
+
+            def told(done: int, show: Callable[[int, str], None] = update) -> None:
+                show(done, "")
+
+            recordings.append(record_deep_sea(agent, command.size, command.seed, command.episodes, report=told))
     _announce(f"wrote {write_viewer(recordings, command.out or Path('exploration.html'))}; open it in a browser")
     return 0
 
@@ -516,5 +291,62 @@ def _print_summary(title: str, summary: list[tuple[str, ...]]) -> None:
     console.print(table)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def _fit(command: Fit) -> int:
+    from priorax.tabular_files import fit_table
+
+    found = fit_table(
+        command.data,
+        command.target,
+        command.out,
+        kind=command.kind,
+        drop=command.drop,
+        held_out=command.held_out,
+        seed=command.seed,
+        prior_scale=command.prior_scale,
+        num_members=command.num_members,
+        steps=command.steps,
+        overwrite=command.overwrite,
+        bar=True,
+        report=_announce,
+    )
+    if found.calibration is not None:
+        _print_summary(f"{found.target}, on {found.held_out_rows} rows held out", found.calibration.summary())
+    for path in found.paths:
+        _announce(f"wrote {path}")
+    return 0
+
+
+def _predict(command: Predict) -> int:
+    from priorax.tabular_files import predict_table
+
+    rows = predict_table(command.model, command.data, command.out, _announce)
+    _announce(f"wrote {rows} predictions to {command.out}")
+    return 0
+
+
+def _doctor(command: Doctor) -> int:
+    from priorax.doctor import examine
+
+    findings = examine()
+    table = Table("", "what", "found", "remedy")
+    for finding in findings:
+        sign = "[green]✓[/]" if finding.ok and not finding.remedy else "[dim]–[/]" if finding.ok else "[bold red]✗[/]"
+        table.add_row(sign, finding.name, escape(finding.value), escape(finding.remedy))
+    console.print(table)
+    return 0 if all(finding.ok for finding in findings) else 1
+
+
+RUN: dict[type, Callable[[Any], int]] = {
+    Check: _check,
+    Reproduce: _reproduce,
+    Train: _train,
+    Compare: _compare,
+    Apex: _apex,
+    Watch: _watch,
+    Playground: _playground,
+    Demo: _demo,
+    Fit: _fit,
+    Predict: _predict,
+    Doctor: _doctor,
+}
+"""What each command does; it gives the exit code."""

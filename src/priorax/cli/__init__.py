@@ -1,0 +1,56 @@
+"""The `priorax` command.
+
+Errors are one line without a traceback (set `--debug` to see it); exit codes: 0 done, 1 a check failed or a run broke,
+2 bad arguments, 130 interrupted.
+"""
+
+import sys
+from typing import Any
+
+import tyro
+from rich.console import Console
+from rich.markup import escape
+
+from priorax.cli.actions import RUN
+from priorax.cli.commands import Command
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    debug = "--debug" in arguments
+    arguments = [argument for argument in arguments if argument != "--debug"]
+    if "--version" in arguments:
+        from priorax import __version__
+
+        print(f"priorax {__version__}")
+        return 0
+    command = parse(arguments)
+    try:
+        _enable_cache()
+        return RUN[type(command)](command)
+    except KeyboardInterrupt:
+        Console(stderr=True).print("interrupted; nothing half-written is left behind")
+        return 130
+    except (ValueError, TypeError, OSError, ArithmeticError) as error:
+        if debug:
+            raise
+        Console(stderr=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
+        return 2 if isinstance(error, ValueError | TypeError) else 1
+
+
+def _enable_cache() -> None:
+    """Keep compiled programs if there is a place for them; without one, only compile again."""
+    from priorax.caching import enable_compilation_cache
+
+    try:
+        enable_compilation_cache()
+    except OSError as error:
+        words = f"no compilation cache ({error}); set PRIORAX_CACHE to a folder of yours to have one"
+        Console(stderr=True).print(words, markup=False, highlight=False)
+
+
+def parse(arguments: list[str]) -> Any:
+    """The command that these words mean."""
+    words = "Randomized prior functions: ensembles that know what they do not know."
+    return tyro.cli(Command, prog="priorax", args=arguments, description=words)

@@ -1,0 +1,7 @@
+"""`python -m priorax.cli`."""
+
+import sys
+
+from priorax.cli import main
+
+sys.exit(main())

@@ -1,0 +1,239 @@
+"""What can be asked for on the command line: a dataclass for each command."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+
+@dataclass(frozen=True)
+class Check:
+    """Check the paper's lemmas against theory: a table, one row per measured statement; exit code 1 if one fails."""
+
+
+@dataclass(frozen=True)
+class Reproduce:
+    """Reproduce a figure or table of the paper: rows (CSV) and pictures (PNG, SVG)."""
+
+    name: Annotated[str, tyro.conf.Positional]
+    """figure1, figure2, figure3, figure4, figure5, figure6, figure8, figure9, figure10, figure11, figure12, figure13,
+    table1, curves, novelty, ablation, bsuite, bsuite_swingup, bandits or pixels."""
+    preset: Literal["quick", "paper"] = "quick"
+    """quick: minutes on two cores; paper: the paper's size."""
+    out: Path = field(default_factory=lambda: Path("results"))
+    """The folder to write to."""
+    draw_only: bool = False
+    """Run nothing, draw what rows are there."""
+
+
+@dataclass(frozen=True)
+class Compare:
+    """Agents side by side: episodes to learn against size, a table and a picture. Stopped and run again, it goes on.
+
+    priorax compare --agents bsp,noisy,dropout,ucb --sizes 5,10,15,20 --seeds 5
+    """
+
+    agents: str = "bsp,eps_greedy"
+    """Names, with commas: bsp, bsr, bs, ensemble, eps_greedy, dropout, noisy, bbb, c51, qr, ucb, rlsvi, psrl, ucrl."""
+    env: str = "deep_sea"
+    """An environment that has sizes: deep_sea or deep_sea_stochastic."""
+    sizes: str = "5,10,15,20"
+    """Sizes, with commas; an agent goes on to the next one if any of its seeds learned the last."""
+    seeds: int = 5
+    """How many, from 0."""
+    episodes: int = 1000
+    """A run that has not learned by then, has not."""
+    preset: str = "tuned"
+    """Hyperparameters: tuned or paper."""
+    out: Path = field(default_factory=lambda: Path("results"))
+    """The folder to write to."""
+
+
+@dataclass(frozen=True)
+class Demo:
+    """Why priors matter, in under three minutes: figures 13 and 12 of the paper, and DeepSea learned."""
+
+    out: Path = field(default_factory=lambda: Path("demo"))
+    """The folder to write to."""
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train an agent: rows, TensorBoard events and checkpoints go to a folder. Killed and resumed: the same rows.
+
+    A run goes on with `priorax train --resume DIR`, which needs no other argument.
+    """
+
+    agent: str | None = None
+    """bsp (default), bsr, bs, ensemble, eps_greedy, dropout, noisy, bbb, c51, qr, ucb, rlsvi, psrl, ucrl or d4pg."""
+    env: str | None = None
+    """deep_sea (default), deep_sea_stochastic, deep_sea_no_reward, bernoulli_bandit, linear_bandit, gp_bandit,
+    cartpole_swingup, cartpole_swingup_wide, cartpole_swingup_smooth, cartpole_balance or bsuite_cartpole_swingup; from
+    pixels, in many lanes at once: pixel_deep_sea, or atari with --game."""
+    game: str | None = None
+    """Of --env atari: Freeway, MontezumaRevenge, or any other (extra `atari`)."""
+    size: int | None = None
+    """N of DeepSea (default 10); a linear bandit's dimension, a GP bandit's arms, bsuite's difficulty plus one."""
+    seed: int | None = None
+    """Everything random follows from it (default 0)."""
+    episodes: int | None = None
+    """How many (default 2000)."""
+    steps: int | None = None
+    """From pixels: actions over all lanes (default 100000)."""
+    preset: str | None = None
+    """Hyperparameters: tuned, swingup or small, for DeepSea, cartpole and pixels (default: as the environment is);
+    paper, as in its appendix B; apex, those of Ape-X, for larger machines."""
+    set: tuple[str, ...] = ()
+    """Changes to the preset, as in --set prior_scale=3 num_members=10."""
+    out: Path | None = None
+    """The folder to write to (default runs/AGENT-ENV-SIZE-SEED)."""
+    resume: Path | None = None
+    """The folder of a run to go on with."""
+    overwrite: bool = False
+    """Replace a run that is in the folder already."""
+    stop_when_learned: bool = False
+    """Stop at the paper's measure: average regret below 0.9."""
+    checkpoint_seconds: float = 60.0
+    """A checkpoint at least so often."""
+    json: bool = False
+    """End with one line of JSON on standard output; the bar goes to standard error."""
+
+
+@dataclass(frozen=True)
+class Apex:
+    """Train from pixels on Ray: many actors, sharded replay, one learner; here, or on a cluster with --address.
+
+    priorax apex --env atari --game Freeway --actors 2 --steps 100000
+    """
+
+    agent: str | None = None
+    """bsp (default), or any other that learns Q by gradient."""
+    env: str | None = None
+    """atari (default) or pixel_deep_sea."""
+    game: str | None = None
+    """Of --env atari: Freeway, MontezumaRevenge, or any other."""
+    size: int | None = None
+    """N of pixel_deep_sea (default 10)."""
+    seed: int | None = None
+    """What actors do follows from it; in which order their data comes does not."""
+    steps: int | None = None
+    """Actions over all actors and lanes (default 100000)."""
+    actors: int | None = None
+    """Processes that play, each in as many lanes as the preset says (default 2)."""
+    shards: int | None = None
+    """Processes that keep replay (default 1)."""
+    address: str | None = None
+    """Of a Ray cluster, or auto; without it, Ray is started here."""
+    preset: str | None = None
+    """Hyperparameters: small (default), or apex, those of Ape-X."""
+    set: tuple[str, ...] = ()
+    """Changes to the preset, as in --set prior_scale=3 num_members=10."""
+    out: Path | None = None
+    """The folder to write to (default runs/AGENT-GAME-SEED)."""
+    resume: Path | None = None
+    """The folder of a run to go on with."""
+    overwrite: bool = False
+    """Replace a run that is in the folder already."""
+    checkpoint_seconds: float = 60.0
+    """A checkpoint at least so often."""
+    json: bool = False
+    """End with one line of JSON on standard output; the bar goes to standard error."""
+
+
+@dataclass(frozen=True)
+class Watch:
+    """See an agent: how it explores a DeepSea, as a page with a player; or what a run on a cartpole has learned, a GIF.
+
+    priorax watch --agent bsp,eps_greedy --size 20 --out exploration.html
+
+    priorax watch runs/bsp-cartpole_swingup_wide-10-0 --out episode.gif
+    """
+
+    run: Annotated[Path | None, tyro.conf.Positional] = None
+    """The folder of a run on a cartpole; without it, agents are trained in --env and their exploration is shown."""
+    agent: str = "bsp,eps_greedy"
+    """Without a run: one agent, or two side by side."""
+    env: Literal["deep_sea"] = "deep_sea"
+    """Without a run: where they explore."""
+    size: int = 20
+    """N of DeepSea."""
+    episodes: int = 320
+    """How many are shown."""
+    out: Path | None = None
+    """The file to write (default RUN/episode.gif, or exploration.html)."""
+    seed: int = 0
+    """Everything random follows from it."""
+    mujoco: bool = False
+    """Of a run: play and draw it in MuJoCo instead, through dm_control (extra `control`; needs a headless renderer)."""
+
+
+@dataclass(frozen=True)
+class Playground:
+    """A page on which data points are dragged and an ensemble with priors answers: one HTML file, no network needed."""
+
+    out: Path = field(default_factory=lambda: Path("playground.html"))
+    """The file to write."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Fit a model to a CSV file and measure how far it can be trusted; no code needed.
+
+    priorax fit data.csv --target y --out model
+    """
+
+    data: Annotated[Path, tyro.conf.Positional]
+    """A CSV file whose first line names the columns; words and empty cells are fine."""
+    target: str
+    """The column to predict."""
+    out: Path
+    """The folder to write to."""
+    kind: Literal["auto", "number", "class"] = "auto"
+    """What the target is; auto: words are classes, numbers are numbers."""
+    drop: tuple[str, ...] = ()
+    """Columns to leave out."""
+    held_out: float = 0.2
+    """The share of rows kept apart to measure calibration; 0 measures nothing."""
+    seed: int = 0
+    """Everything random follows from it."""
+    prior_scale: float | None = None
+    """Size of the prior functions (default 1)."""
+    num_members: int = 20
+    """How many members."""
+    steps: int | None = None
+    """Of training (default: found out)."""
+    overwrite: bool = False
+    """Replace a model that is in the folder already."""
+
+
+@dataclass(frozen=True)
+class Predict:
+    """Predict every row of a CSV file with a model that `priorax fit` wrote."""
+
+    model: Annotated[Path, tyro.conf.Positional]
+    """The folder of a model."""
+    data: Annotated[Path, tyro.conf.Positional]
+    """A CSV file with the columns of the fit; others are ignored."""
+    out: Path = field(default_factory=lambda: Path("predictions.csv"))
+    """The file to write."""
+
+
+@dataclass(frozen=True)
+class Doctor:
+    """What is installed, what it runs on, and what is amiss; exit code 1 if something is."""
+
+
+Command = (
+    Annotated[Check, tyro.conf.subcommand("check")]
+    | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
+    | Annotated[Train, tyro.conf.subcommand("train")]
+    | Annotated[Compare, tyro.conf.subcommand("compare")]
+    | Annotated[Apex, tyro.conf.subcommand("apex")]
+    | Annotated[Watch, tyro.conf.subcommand("watch")]
+    | Annotated[Playground, tyro.conf.subcommand("playground")]
+    | Annotated[Fit, tyro.conf.subcommand("fit")]
+    | Annotated[Predict, tyro.conf.subcommand("predict")]
+    | Annotated[Demo, tyro.conf.subcommand("demo")]
+    | Annotated[Doctor, tyro.conf.subcommand("doctor")]
+)

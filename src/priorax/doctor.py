@@ -1,0 +1,141 @@
+"""What is installed, what it runs on, and what is amiss: the first thing to look at when something does not work."""
+
+import os
+import platform
+import shutil
+import tempfile
+from importlib import metadata
+from pathlib import Path
+from typing import NamedTuple
+
+from priorax.version import __version__
+
+NEEDED = ("jax", "jaxlib", "equinox", "optax", "numpy", "scikit-learn")
+EXTRAS = {
+    "control": ("dm_control", "mujoco", "gymnasium"),
+    "gymnasium": ("gymnasium",),
+    "atari": ("ale-py", "gymnasium"),
+    "cluster": ("ray",),
+    "bench": ("bsuite", "dm-haiku", "rlax"),
+    "dev": (
+        "ruff",
+        "mypy",
+        "import-linter",
+        "pytest",
+        "pytest-xdist",
+        "beartype",
+        "bsuite",
+        "pandas",
+        "gymnax",
+    ),
+}
+"""The distributions of each extra in pyproject.toml; a test compares them."""
+VARIABLES = ("XLA_FLAGS", "JAX_PLATFORMS", "JAX_ENABLE_X64", "NPROC", "OMP_NUM_THREADS", "PRIORAX_CACHE")
+"""What may be set outside and changes how things run."""
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome-headless-shell", "chrome")
+LITTLE_MEMORY = 1.0
+"""In gigabytes: below this, larger fits may be killed."""
+
+
+class Finding(NamedTuple):
+    """One line of the report. What is optional and absent is no fault, but has a remedy all the same."""
+
+    name: str
+    value: str
+    ok: bool = True
+    remedy: str = ""
+
+
+def examine() -> list[Finding]:
+    """Everything there is to say, in order of reading."""
+    found = [Finding("priorax", __version__), _python()]
+    found += [_needed(name) for name in NEEDED]
+    found += [_devices(), _cores(), _memory()]
+    found += [Finding(name, os.environ[name]) for name in VARIABLES if os.environ.get(name)]
+    found.append(_cache())
+    found += [_extra(name, parts) for name, parts in EXTRAS.items()]
+    found.append(_browser())
+    return found
+
+
+def _python() -> Finding:
+    new = tuple(map(int, platform.python_version_tuple()[:2])) >= (3, 11)
+    words = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
+    return Finding("python", words, new, "" if new else "install Python 3.11 or newer")
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _needed(name: str) -> Finding:
+    version = _version(name)
+    return Finding(name, version) if version else Finding(name, "not installed", False, "pip install priorax")
+
+
+def _extra(name: str, parts: tuple[str, ...]) -> Finding:
+    """Present, absent (no fault) or in part."""
+    versions = {part: _version(part) for part in parts}
+    present = [f"{part} {version}" for part, version in versions.items() if version]
+    missing = [part for part, version in versions.items() if not version]
+    title, remedy = f"extra {name}", f'pip install "priorax[{name}]"'
+    if not missing:
+        return Finding(title, ", ".join(present))
+    words = f"{', '.join(missing)} not installed" + (f"; {', '.join(present)}" if present else "")
+    return Finding(title, words, remedy=remedy)
+
+
+def _devices() -> Finding:
+    try:
+        import jax
+
+        devices = jax.devices()
+    except (ImportError, RuntimeError) as error:
+        return Finding("devices", f"none ({error})", False, "unset JAX_PLATFORMS, or install jax for this machine")
+    kinds = [device.device_kind for device in devices]
+    words = ", ".join(f"{kinds.count(kind)} x {kind}" for kind in dict.fromkeys(kinds))
+    return Finding("devices", f"{words} ({jax.default_backend()})")
+
+
+def _cores() -> Finding:
+    count = os.cpu_count() or 1
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else count
+    return Finding("cores", str(count) if usable == count else f"{usable} of {count}")
+
+
+def _memory() -> Finding:
+    try:
+        lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+        total, free = (int(lines[name].split()[0]) / 2**20 for name in ("MemTotal", "MemAvailable"))
+    except (OSError, KeyError, ValueError):
+        return Finding("memory", "unknown")
+    enough = free >= LITTLE_MEMORY
+    remedy = "" if enough else f"close other programs: below {LITTLE_MEMORY:g} GB larger fits may be killed"
+    return Finding("memory", f"{free:.1f} of {total:.1f} GB free", enough, remedy)
+
+
+def _cache() -> Finding:
+    """The folder of compiled programs, if a file can be written there."""
+    remedy = "set PRIORAX_CACHE to a folder of yours; without it every process compiles anew"
+    try:
+        import jax
+
+        from priorax.caching import enable_compilation_cache
+
+        folder = Path(getattr(jax.config, "jax_compilation_cache_dir", None) or enable_compilation_cache())
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+        sizes = [file.stat().st_size for file in folder.iterdir() if file.is_file()]
+    except (ImportError, OSError) as error:
+        return Finding("compilation cache", f"none ({error})", False, remedy)
+    return Finding("compilation cache", f"{folder}: {len(sizes)} files, {sum(sizes) / 2**20:.0f} MB")
+
+
+def _browser() -> Finding:
+    path = next((path for path in map(shutil.which, BROWSERS) if path), None)
+    if path is None:
+        return Finding("headless browser", "not found (optional)", remedy="install chromium to make pictures of pages")
+    return Finding("headless browser", path)

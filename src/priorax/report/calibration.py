@@ -1,0 +1,163 @@
+"""Whether predictions are as sure as they should be, measured on rows that the fit did not see.
+
+Numbers: of intervals that should hold 90 % of the truth, how many do (coverage), and how wide are they (sharpness)?
+Classes: of predictions made with 90 % confidence, how many are right (reliability)? The *calibration error* is the mean
+distance between what was promised and what came; on few rows chance alone makes one, which is given beside it.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from scipy.special import erfinv
+
+from priorax.report.plots import BAND, MEAN, panels
+
+LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
+BINS = 10
+TRIALS = 400
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Promised and kept, with what else a reader wants to know. The same for numbers and classes."""
+
+    kind: str
+    """number or class."""
+    rows: int
+    promised: tuple[float, ...]
+    """Levels of central intervals, or mean confidence of each bin."""
+    kept: tuple[float, ...]
+    """Share of the truth inside, or share of right answers."""
+    weight: tuple[float, ...]
+    """Mean width of each interval, or share of rows in each bin."""
+    error: float
+    """Mean distance of promised and kept, over levels or rows."""
+    by_chance: float
+    """The error that perfectly calibrated predictions exceed on so many rows once in 20."""
+    surplus: float
+    """Mean of kept minus promised: below 0 is too sure."""
+    score: float
+    """Root mean squared error, or share of right answers."""
+    plain_score: float
+    """The same of always saying the mean, or the commonest class, of the training rows."""
+    log_loss: float
+    """Mean of -log p(truth), in nats."""
+
+    @property
+    def verdict(self) -> str:
+        """In a word."""
+        if self.error <= self.by_chance:
+            return "as sure as it should be, as far as these rows can tell"
+        return "too sure" if self.surplus < 0 else "not sure enough"
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything, for a file."""
+        return {**asdict(self), "verdict": self.verdict}
+
+    def summary(self) -> list[tuple[str, ...]]:
+        """A table: a header, then rows."""
+        number = self.kind == "number"
+        plain = f"{self.plain_score:.4g} without looking at the columns"
+        lines: list[tuple[str, ...]] = [
+            ("", "value", "to compare with"),
+            ("error (RMSE)" if number else "right answers", f"{self.score:.4g}", plain),
+            ("calibration error", f"{self.error:.3f}", f"up to {self.by_chance:.3f} by chance on {self.rows} rows"),
+            ("verdict", self.verdict, ""),
+        ]
+        if number:
+            at = self.promised.index(0.9)
+            lines.insert(2, ("truth inside the 90 % interval", f"{self.kept[at]:.1%}", "90 %"))
+            lines.insert(3, ("mean width of that interval", f"{self.weight[at]:.4g}", ""))
+        return lines
+
+
+def of_numbers(truth: np.ndarray, mean: np.ndarray, std: np.ndarray, plain: float) -> Calibration:
+    """Of normal predictive distributions; `plain` is what one would say without looking."""
+    truth, mean, std = (np.asarray(part, dtype=np.float64) for part in (truth, mean, std))
+    _refuse(truth.ndim == 1, truth, "one true value per row")
+    _refuse(mean.shape == truth.shape, mean, "one mean per row")
+    _refuse(std.shape == truth.shape and bool(np.all(std > 0)), std, "one standard deviation above 0 per row")
+    levels = np.array(LEVELS)
+    widths = np.sqrt(2.0) * erfinv(levels)
+    kept = np.mean(np.abs(truth - mean)[:, None] <= widths * std[:, None], axis=0)
+    between = np.random.default_rng(0).multinomial(len(truth), np.diff([0.0, *LEVELS, 1.0]), size=TRIALS)
+    trials = np.abs(np.cumsum(between, axis=1)[:, :-1] / len(truth) - levels).mean(axis=1)  # of perfect predictions
+    return Calibration(
+        kind="number",
+        rows=len(truth),
+        promised=LEVELS,
+        kept=_plain(kept),
+        weight=_plain(2 * widths * std.mean()),
+        error=float(np.mean(np.abs(kept - levels))),
+        by_chance=float(np.quantile(trials, 0.95)),
+        surplus=float(np.mean(kept - levels)),
+        score=float(np.sqrt(np.mean((truth - mean) ** 2))),
+        plain_score=float(np.sqrt(np.mean((truth - plain) ** 2))),
+        log_loss=float(np.mean(0.5 * ((truth - mean) / std) ** 2 + np.log(std) + 0.5 * np.log(2 * np.pi))),
+    )
+
+
+def of_classes(truth: np.ndarray, proba: np.ndarray, plain: int) -> Calibration:
+    """Of probabilities [row, class]; truth are class numbers, `plain` the one that one would say without looking."""
+    truth, proba = np.asarray(truth), np.asarray(proba, dtype=np.float64)
+    _refuse(truth.ndim == 1, truth, "one true class per row")
+    sums = proba.ndim == 2 and len(proba) == len(truth) and np.allclose(proba.sum(axis=1), 1.0, atol=1e-4)
+    _refuse(bool(sums), proba, "one row of probabilities that sum to one per row")
+    confidence, right = proba.max(axis=1), proba.argmax(axis=1) == truth
+    place = np.minimum((confidence * BINS).astype(int), BINS - 1)
+    used = np.unique(place)
+    random = np.random.default_rng(0)
+    trials = [_bin_error(confidence, random.random(len(truth)) < confidence, place) for _ in range(TRIALS)]
+    chosen = np.maximum(proba[np.arange(len(truth)), truth], np.finfo(np.float32).tiny)
+    return Calibration(
+        kind="class",
+        rows=len(truth),
+        promised=_plain([confidence[place == bin_].mean() for bin_ in used]),
+        kept=_plain([right[place == bin_].mean() for bin_ in used]),
+        weight=_plain([np.mean(place == bin_) for bin_ in used]),
+        error=_bin_error(confidence, right, place),
+        by_chance=float(np.quantile(trials, 0.95)),
+        surplus=float(np.mean(right) - np.mean(confidence)),
+        score=float(np.mean(right)),
+        plain_score=float(np.mean(truth == plain)),
+        log_loss=float(-np.mean(np.log(chosen))),
+    )
+
+
+def figure(calibration: Calibration) -> Figure:
+    """Promised against kept, and beside it how sharp the predictions are."""
+    drawing, axes = panels(1, 2, share=False)
+    left, right = axes[0]
+    promised, kept, weight = calibration.promised, calibration.kept, calibration.weight
+    left.plot([0, 1], [0, 1], color=BAND, ls="--", lw=1.0)
+    left.plot(promised, kept, "o-", color=MEAN, ms=4, lw=1.8)
+    left.set(xlim=(0, 1), ylim=(0, 1), title=f"calibration error {calibration.error:.3f}")
+    if calibration.kind == "number":
+        left.set(xlabel="share of truth promised inside", ylabel="share inside")
+        right.plot(promised, weight, "o-", color=MEAN, ms=4, lw=1.8)
+        right.set(
+            xlabel="share of truth promised inside", ylabel="mean width", title="width of intervals", ylim=(0, None)
+        )
+    else:
+        left.set(xlabel="confidence", ylabel="share right")
+        right.bar(promised, weight, width=0.6 / BINS, color=MEAN)
+        right.set(xlabel="confidence", ylabel="share of rows", title="how sure it is", xlim=(0, 1))
+    drawing.suptitle(f"{calibration.rows} rows held out: {calibration.verdict}", fontsize=10)
+    return drawing
+
+
+def _bin_error(confidence: np.ndarray, right: np.ndarray, place: np.ndarray) -> float:
+    """The expected calibration error: distance in each bin, weighted by its rows."""
+    gaps = np.bincount(place, weights=confidence - right, minlength=BINS)
+    return float(np.abs(gaps).sum() / len(place))
+
+
+def _plain(values: Any) -> tuple[float, ...]:
+    return tuple(float(value) for value in values)
+
+
+def _refuse(holds: bool, value: np.ndarray, need: str) -> None:
+    if not holds or not len(value) or not np.all(np.isfinite(value)):
+        raise ValueError(f"calibration needs {need}, finite and of at least one row; got shape {value.shape}")

@@ -1,0 +1,386 @@
+"""CSV files as people have them, in real folders: fitted, read again, predicted; and how they go wrong."""
+
+import csv
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from priorax.estimators import tables
+from priorax.report import calibration
+from priorax.storage import BadFile
+from priorax.tabular_files import FILES, STEPS, _split, _Target, _target, fit_table, load_model, predict_table
+
+CITIES = {"Rome": 0.0, "Oslo": 3.0, "Bern": -3.0}
+QUICK = {"num_members": 5, "steps": 200}
+
+
+def write(path, header, rows):
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([header, *rows])
+    return path
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Words, gaps, an index without a name, an id, a constant; y and grade are targets."""
+    random = np.random.default_rng(0)
+    rows = []
+    for i in range(300):
+        size, age, city = random.normal(), random.uniform(20, 60), str(random.choice(list(CITIES)))
+        y = 2 * size + CITIES[city] + 0.5 * random.normal()
+        gaps = random.random(2)
+        shown = ("" if gaps[0] < 0.05 else city, "NA" if gaps[1] < 0.1 else f"{age:.1f}")
+        rows.append(
+            [i, f"{size:.4f}", *shown, f"person {i}", 7, "" if i % 60 == 0 else f"{y:.3f}", "hi" if y > 1 else "lo"]
+        )
+    header = ["", "size", "city", "age", "name", "same", "y", "grade"]
+    return write(tmp_path_factory.mktemp("data") / "data.csv", header, rows)
+
+
+@pytest.fixture(scope="module")
+def number(data, tmp_path_factory):
+    """A model of y: its folder, the report, what was said."""
+    said, out = [], tmp_path_factory.mktemp("number") / "new" / "model"
+    return out, fit_table(data, "y", out, drop=["grade"], report=said.append, **QUICK), said
+
+
+@pytest.fixture(scope="module")
+def grade(data, tmp_path_factory):
+    """A model of grade."""
+    out = tmp_path_factory.mktemp("grade")
+    return out, fit_table(data, "grade", out, drop=["y"], **QUICK)
+
+
+def test_a_table_with_words_and_gaps_is_learned(number):
+    out, report, said = number
+    assert report.kind == "number"
+    assert (report.rows, report.held_out_rows, report.rows_without_target) == (236, 59, 5)
+    assert report.columns == ("size", "city", "age")
+    assert report.calibration.score < 0.5 * report.calibration.plain_score
+    assert report.calibration.error < 0.15
+    assert [path.name for path in report.paths] == list(FILES)
+    assert sorted(path.name for path in out.iterdir()) == sorted(FILES)
+    assert json.loads((out / "calibration.json").read_text())["rows"] == 59
+    for words in ("rows without a 'y' are left out: 5", "without a name are left out: 1", "'name' has 236 different"):
+        assert any(words in line for line in said)
+    assert report.left_out["same"] == "is 7.0 in every row"
+
+
+def test_classes_are_learned_and_predicted(grade, data, tmp_path):
+    out, report = grade
+    assert report.kind == "class"
+    assert report.calibration.score > report.calibration.plain_score + 0.2
+    assert predict_table(out, data, tmp_path / "p.csv") == 300
+    with (tmp_path / "p.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["class", "probability_hi", "probability_lo", "epistemic", "total"]
+    for row in rows:
+        proba = {name: float(row[f"probability_{name}"]) for name in ("hi", "lo")}
+        assert row["class"] == max(proba, key=proba.get)
+        assert sum(proba.values()) == pytest.approx(1, abs=1e-6)
+        assert 0 <= float(row["epistemic"]) <= float(row["total"]) <= np.log(2) + 1e-6
+
+
+def test_a_fresh_process_predicts_the_same_bytes(number, data, tmp_path):
+    out, _, _ = number
+    assert predict_table(out, data, tmp_path / "here.csv") == 300
+    script = "import sys; from priorax.tabular_files import predict_table; predict_table(*sys.argv[1:])"
+    subprocess.run([sys.executable, "-c", script, str(out), str(data), str(tmp_path / "there.csv")], check=True)
+    assert (tmp_path / "here.csv").read_bytes() == (tmp_path / "there.csv").read_bytes()
+    values = np.loadtxt(tmp_path / "here.csv", delimiter=",", skiprows=1)
+    assert np.all(values[:, 1] < values[:, 2])
+
+
+def test_what_is_read_back_predicts_as_what_was_fitted_to_the_bit(data, number):
+    """Features survive their JSON; calibration, measured before writing, comes out the same after reading."""
+    out, report, _ = number
+    cells, truth, _ = _target(tables.read(data), "y", "number", print)
+    model, features = load_model(out)
+    assert tables.Features.from_json(json.loads(json.dumps(features.as_json()))) == features
+    train, held = _split(truth, 0.2, 0)
+    said, y = model.predict_uncertainty(features.transform(cells.take(held))), truth.values
+    assert calibration.of_numbers(y[held], said.mean, said.total, float(y[train].mean())) == report.calibration
+
+
+def test_the_same_call_gives_the_same_model(data, number, tmp_path):
+    out, report, _ = number
+    assert fit_table(data, "y", tmp_path, drop=["grade"], **QUICK).calibration == report.calibration
+    for name in ("calibration.json", "calibration.png"):
+        assert (tmp_path / name).read_bytes() == (out / name).read_bytes()
+    for folder in (out, tmp_path):
+        predict_table(folder, data, folder.parent / "same.csv")
+    assert (out.parent / "same.csv").read_bytes() == (tmp_path.parent / "same.csv").read_bytes()
+
+
+def test_features_are_those_of_scikit_learn(data):
+    """Medians, indicators and categories as transformers fitted to the table itself give them."""
+    from sklearn.impute import SimpleImputer
+    from sklearn.preprocessing import OneHotEncoder
+
+    cells = tables.read(data)
+    features, _ = tables.learn(cells, tables.kinds(cells, ["size", "city", "age"]))
+    numbers = np.stack([cells.numbers("size"), cells.numbers("age")], axis=1)
+    cities = np.array(cells.columns["city"], dtype=object)[:, None]
+    wanted = [
+        SimpleImputer(strategy="median", add_indicator=True).fit_transform(numbers),
+        OneHotEncoder(handle_unknown="ignore", sparse_output=False).fit_transform(cities),
+    ]
+    np.testing.assert_array_equal(features.transform(cells), np.concatenate(wanted, axis=1))
+
+
+def test_predicting_bears_unknown_words_gaps_and_other_columns(number, tmp_path):
+    out, _, _ = number
+    rows = [[30, "x", "Lima", 0], ["", "y", "", "?"], [30, "z", "Rome", 0]]
+    new, said = write(tmp_path / "new.csv", ["age", "extra", "city", "size"], rows), []
+    assert predict_table(out, new, tmp_path / "p.csv", said.append) == 3
+    assert said == ["column 'city' holds what was not there at the fit: Lima; taken for none of those"]
+    values = np.loadtxt(tmp_path / "p.csv", delimiter=",", skiprows=1)
+    assert np.all(np.isfinite(values))
+    assert values[0, 1] > 2 * values[2, 1], "it should doubt a city that it never saw"
+    _, features = load_model(out)
+    assert np.all(features.transform(tables.read(new))[0, -4:] == 0)
+
+
+def test_predicting_says_what_is_wrong(number, tmp_path):
+    out, _, _ = number
+    wrong = {
+        "no column 'age'.*It has: size, city": (["size", "city"], [[1, "Rome"]]),
+        "line 3: column 'age' holds numbers, but here 'old'": (
+            ["size", "city", "age"],
+            [[1, "Rome", 2], [1, "", "old"]],
+        ),
+        "line 2: column 'size' holds numbers, but here 'inf'": (["size", "city", "age"], [["inf", "Rome", 2]]),
+        "line 2: no finite prediction": (["size", "city", "age"], [["1e300", "Rome", 2]]),
+    }
+    for words, table in wrong.items():
+        with pytest.raises(ValueError, match=words):
+            predict_table(out, write(tmp_path / "new.csv", *table), tmp_path / "p.csv")
+    with pytest.raises(ValueError, match="would be lost"):
+        predict_table(out, tmp_path / "new.csv", tmp_path / "new.csv")
+    with pytest.raises(FileNotFoundError, match="priorax fit"):
+        predict_table(tmp_path, tmp_path / "new.csv", tmp_path / "p.csv")
+    assert [path.name for path in tmp_path.iterdir()] == ["new.csv"]
+
+
+def test_a_damaged_model_is_refused(grade, tmp_path):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for name in FILES:
+        (folder / name).write_bytes((grade[0] / name).read_bytes())
+    good = json.loads((folder / "table.json").read_text())
+    number = {"name": "size", "kind": "number", "median": float("nan"), "has_missing": False, "categories": []}
+    for change in ({"version": 9}, {"columns": []}, {"columns": [number]}, {"columns": 3}, {"kind": "shell"}):
+        (folder / "table.json").write_text(json.dumps({**good, **change}))
+        with pytest.raises(BadFile):
+            load_model(folder)
+    (folder / "table.json").write_text("{")
+    with pytest.raises(BadFile, match=r"table\.json"):
+        load_model(folder)
+    (folder / "table.json").write_text(json.dumps(good))
+    load_model(folder)
+    (folder / "model.safetensors").write_bytes(b"another")
+    with pytest.raises(BadFile, match="fit the model again"):
+        load_model(folder)
+
+
+def test_a_model_is_replaced_only_when_asked(data, tmp_path):
+    out, part = tmp_path / "out", tmp_path / "part.csv"
+    part.write_text("".join(data.read_text().splitlines(keepends=True)[:250]))
+    out.mkdir()
+    for name in ("table.json", "calibration.png", "mine.txt"):
+        (out / name).write_text("old")
+    with pytest.raises(ValueError, match="--overwrite"):
+        fit_table(part, "y", out, drop=["grade"], **QUICK)
+    report = fit_table(part, "y", out, drop=["grade"], overwrite=True, held_out=0.0, **QUICK)
+    assert report.calibration is None
+    assert sorted(path.name for path in out.iterdir()) == ["mine.txt", "model.safetensors", "table.json"]
+
+
+def test_the_number_of_steps_is_found(tmp_path):
+    """Where there is only noise, more training hurts. (Of the same shape as the other table, to compile nothing.)"""
+    noise = np.random.default_rng(0).normal(size=(300, 8)).tolist()
+    path, said = write(tmp_path / "noise.csv", [*"abcdefg", "y"], noise), []
+    report = fit_table(path, "y", tmp_path / "model", num_members=5, report=said.append)
+    assert report.steps in STEPS[:2]
+    assert said == [f"steps of training: {report.steps}, the best of those tried on a fifth of the training rows"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "is empty"),
+        ("\n\n", "is empty"),
+        ("a,y\n", "has no rows"),
+        ("a,b,a\n1,2,3\n", "names 'a' more than once"),
+        ("1,2\n3,4\n", "must name the columns"),
+        ("a,y\n1,2\n3\n", "line 3: 1 cells"),
+        ("a,y\n1,2\n\n3,4\n", "line 3: 0 cells"),
+    ],
+)
+def test_files_that_are_no_tables(text, words, tmp_path):
+    (tmp_path / "t.csv").write_text(text)
+    with pytest.raises(ValueError, match=words):
+        tables.read(tmp_path / "t.csv")
+
+
+def test_files_that_are_no_text(tmp_path):
+    (tmp_path / "t.csv").write_bytes("a,y\nMünchen,1\n".encode("latin-1"))
+    with pytest.raises(ValueError, match="UTF-8"):
+        tables.read(tmp_path / "t.csv")
+    with pytest.raises(FileNotFoundError, match="no file"):
+        tables.read(tmp_path / "none.csv")
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t"])
+def test_separators_quotes_and_byte_order_marks(mark, tmp_path):
+    text = f'\ufeffa{mark} "b{mark} c" \r\n 1.5 {mark}"x{mark} y"\r\nNaN{mark}none\r\n'
+    (tmp_path / "t.csv").write_bytes(text.encode())
+    cells = tables.read(tmp_path / "t.csv")
+    assert cells.columns == {"a": ["1.5", ""], f"b{mark} c": [f"x{mark} y", "none"]}
+    assert cells.lines == [2, 3]
+
+
+def test_decimal_commas(tmp_path):
+    (tmp_path / "t.csv").write_text("a;b\n1,5;2\n-0,25;none\n")
+    cells = tables.read(tmp_path / "t.csv")
+    assert tables.kinds(cells, ["a", "b"]) == {"a": "number", "b": "number"}
+    np.testing.assert_array_equal(cells.numbers("a"), [1.5, -0.25])
+    np.testing.assert_array_equal(cells.numbers("b"), [2.0, np.nan])
+
+
+def table(path, **columns):
+    rows = zip(*columns.values(), strict=True)
+    return write(path, list(columns), rows)
+
+
+def test_columns_that_tell_nothing_or_too_much(tmp_path):
+    n = 40
+    columns = {
+        "gone": [""] * n,
+        "same": ["a"] * n,
+        "date": [f"2024-01-{i % 31 + 1:02d}" for i in range(n)],
+        "flag": ["1" if i % 2 else "" for i in range(n)],
+        "word": ["u" if i % 3 else "none" for i in range(n)],
+    }
+    cells = tables.read(table(tmp_path / "t.csv", **columns))
+    features, left_out = tables.learn(cells, tables.kinds(cells, columns))
+    assert [(c.name, c.kind, c.categories) for c in features.columns] == [
+        ("flag", "text", ("", "1")),
+        ("word", "text", ("none", "u")),
+    ]
+    assert left_out["gone"] == "says nothing in any row"
+    assert left_out["same"] == "is a in every row"
+    assert "31 different words in 40 rows (at most 20)" in left_out["date"]
+    with pytest.raises(ValueError, match="no column to learn from: 'gone' says nothing"):
+        tables.learn(cells, tables.kinds(cells, ["gone", "same", "date"]))
+
+
+def test_fits_that_make_no_sense(tmp_path):
+    n = 60
+    number = [i / 7 for i in range(n)]
+    path = table(
+        tmp_path / "t.csv",
+        a=number,
+        typo=["oops", *number[1:]],
+        ids=[f"id {i}" for i in range(n)],
+        one=["x"] * n,
+        few=["3", *[""] * (n - 1)],
+        y=[i % 3 for i in range(n)],
+    )
+    wrong = [
+        ({"target": "z"}, "target='z' is unknown; did you mean"),
+        ({"drop": ["b"]}, "drop='b' is unknown"),
+        ({"drop": ["y"]}, "drop='y' is unknown"),
+        ({}, "line 2: column 'typo' holds numbers, but here 'oops'.*leave the column out"),
+        ({"target": "typo"}, "'oops'.*kind=class"),
+        ({"target": "ids"}, "60 different classes"),
+        ({"target": "ids", "kind": "number"}, "holds numbers, but here 'id 0'"),
+        ({"target": "one"}, "is x in every row"),
+        ({"target": "few"}, "has 1 rows with a 'few'"),
+        ({"kind": "regression"}, "kind='regression' is unknown"),
+        ({"held_out": 0.9}, r"held_out=0\.9 must be"),
+        ({"seed": -1}, "seed=-1 must be"),
+        ({"drop": ["typo"], "steps": 0}, "steps=0"),
+        ({"drop": ["typo"], "num_members": 0, "steps": 1}, "num_members=0"),
+        ({"out": path}, "is a file"),
+    ]
+    for change, words in wrong:
+        with pytest.raises(ValueError, match=words):
+            fit_table(path, **{"target": "y", "out": tmp_path / "model", **change})
+    assert not (tmp_path / "model").exists()
+
+
+def test_numbers_can_be_classes(tmp_path):
+    cells = tables.read(table(tmp_path / "t.csv", a=range(40), y=["-", *(i % 3 for i in range(39))]))
+    said = []
+    kept, truth, missing = _target(cells, "y", "auto", said.append)
+    assert "only 3 different" in said[0]
+    assert (truth.kind, missing, len(kept.lines), truth.values[3]) == ("number", 1, 39, 0.0)
+    _, truth, missing = _target(cells, "y", "class", print)
+    assert (truth.classes, missing) == (["-", "0", "1", "2"], 0)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.2, 0.5])
+def test_every_class_has_its_share_held_out_and_is_learned(share):
+    truth = _Target(np.repeat([0, 1, 2], [1, 59, 140]), ["rare", "some", "many"])
+    train, held = _split(truth, share, 3)
+    np.testing.assert_array_equal(np.sort([*train, *held]), np.arange(200))
+    assert 0 in train
+    counts = np.bincount(truth.values[held], minlength=3)
+    np.testing.assert_allclose(counts, [0, 59 * share, 140 * share], atol=1)
+
+
+def test_calibration_of_numbers_tells_right_from_too_sure():
+    random = np.random.default_rng(1)
+    mean, std = random.normal(size=4000), random.uniform(0.5, 2, size=4000)
+    truth = mean + std * random.normal(size=4000)
+    right = calibration.of_numbers(truth, mean, std, 0.0)
+    assert right.error < 0.015
+    assert right.error <= right.by_chance
+    assert "as it should be" in right.verdict
+    sure, unsure = (calibration.of_numbers(truth, mean, std * factor, 0.0) for factor in (0.4, 2.5))
+    assert (sure.verdict, unsure.verdict) == ("too sure", "not sure enough")
+    assert sure.error > 0.15
+    assert unsure.error > 0.15
+    assert right.log_loss < min(sure.log_loss, unsure.log_loss)
+    width = dict(zip(right.promised, right.weight, strict=True))[0.95]
+    assert width == pytest.approx(2 * 1.959964 * std.mean(), rel=1e-6)
+    assert right.score == pytest.approx(np.sqrt(np.mean((truth - mean) ** 2)))
+
+
+def test_calibration_of_classes_tells_right_from_too_sure():
+    random = np.random.default_rng(2)
+    proba = random.dirichlet(np.ones(3), size=4000)
+    truth = np.array([random.choice(3, p=row) for row in proba])
+    right = calibration.of_classes(truth, proba, 0)
+    assert right.error < 0.03
+    assert "as it should be" in right.verdict
+    sharp = proba**4 / np.sum(proba**4, axis=1, keepdims=True)
+    assert calibration.of_classes(truth, sharp, 0).verdict == "too sure"
+    flat = proba**0.25 / np.sum(proba**0.25, axis=1, keepdims=True)
+    assert calibration.of_classes(truth, flat, 0).verdict == "not sure enough"
+    assert sum(right.weight) == pytest.approx(1)
+    assert right.error == pytest.approx(
+        sum(w * abs(p - k) for w, p, k in zip(right.weight, right.promised, right.kept, strict=True))
+    )
+
+
+def test_few_rows_are_not_held_against_a_prediction():
+    """How often perfect predictions on 30 rows are called otherwise: once in 20."""
+    random = np.random.default_rng(3)
+    runs = [calibration.of_numbers(random.normal(size=30), np.zeros(30), np.ones(30), 0.0) for _ in range(200)]
+    assert np.mean([run.error > run.by_chance for run in runs]) < 0.12
+
+
+def test_calibration_refuses_what_it_cannot_measure():
+    ones = np.ones(3)
+    for std in (np.zeros(3), np.ones(2), np.full(3, np.nan)):
+        with pytest.raises(ValueError, match="standard deviation"):
+            calibration.of_numbers(ones, ones, std, 0.0)
+    with pytest.raises(ValueError, match="at least one row"):
+        calibration.of_numbers(ones[:0], ones[:0], ones[:0], 0.0)
+    with pytest.raises(ValueError, match="sum to one"):
+        calibration.of_classes(np.zeros(3, int), np.ones((3, 2)), 0)
