@@ -70,7 +70,7 @@ class Train:
     env: str | None = None
     """deep_sea (default), deep_sea_stochastic, deep_sea_no_reward, bernoulli_bandit, linear_bandit, gp_bandit,
     cartpole_swingup, cartpole_swingup_wide, cartpole_swingup_smooth, cartpole_balance or bsuite_cartpole_swingup; from
-    pixels, in many lanes at once: pixel_deep_sea, or atari with --game."""
+    pixels, in many lanes at once: pixel_deep_sea, or atari with --game; gymnasium:NAME, as gymnasium:CartPole-v1."""
     game: str | None = None
     """Of --env atari: Freeway, MontezumaRevenge, or any other (extra `atari`)."""
     size: int | None = None
@@ -80,9 +80,9 @@ class Train:
     episodes: int | None = None
     """How many (default 2000)."""
     steps: int | None = None
-    """From pixels: actions over all lanes (default 100000)."""
+    """From pixels and in Gymnasium, instead of episodes: actions over all lanes (default 100000)."""
     preset: str | None = None
-    """Hyperparameters: tuned, swingup or small, for DeepSea, cartpole and pixels (default: as the environment is);
+    """Hyperparameters: tuned, swingup, small or gymnasium (default: as the environment is), the best found here;
     paper, as in its appendix B; apex, those of Ape-X, for larger machines."""
     set: tuple[str, ...] = ()
     """Changes to the preset, as in --set prior_scale=3 num_members=10."""
