@@ -82,7 +82,7 @@ class Train:
     steps: int | None = None
     """From pixels and in Gymnasium, instead of episodes: actions over all lanes (default 100000)."""
     preset: str | None = None
-    """Hyperparameters: tuned, swingup, small or gymnasium (default: as the environment is), the best found here;
+    """Hyperparameters: tuned, swingup, small or gymnasium (default: as the environment is);
     paper, as in its appendix B; apex, those of Ape-X, for larger machines."""
     set: tuple[str, ...] = ()
     """Changes to the preset, as in --set prior_scale=3 num_members=10."""
