@@ -17,6 +17,7 @@ from priorax.cli.commands import (
     Fit,
     Playground,
     Predict,
+    Report,
     Reproduce,
     Train,
     Watch,
@@ -209,6 +210,13 @@ def _on_host(command: Any, run: Callable[..., Any], more: dict[str, Any]) -> int
     return 0
 
 
+def _report(command: Report) -> int:
+    from priorax.report.runs_page import write_report
+
+    _announce(f"wrote {write_report(command.runs, command.out)}; open it in a browser")
+    return 0
+
+
 def _playground(command: Playground) -> int:
     from priorax.report.viewer import write_playground
 
@@ -343,6 +351,7 @@ RUN: dict[type, Callable[[Any], int]] = {
     Compare: _compare,
     Apex: _apex,
     Watch: _watch,
+    Report: _report,
     Playground: _playground,
     Demo: _demo,
     Fit: _fit,

@@ -169,6 +169,19 @@ class Watch:
 
 
 @dataclass(frozen=True)
+class Report:
+    """Runs on one page: learning curves, times to learn, hyperparameters, commands to repeat them; no network needed.
+
+    priorax report runs --out report.html
+    """
+
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    """Folders of runs, or folders that hold some, up to two levels down."""
+    out: Path = field(default_factory=lambda: Path("report.html"))
+    """The file to write."""
+
+
+@dataclass(frozen=True)
 class Playground:
     """A page on which data points are dragged and an ensemble with priors answers: one HTML file, no network needed."""
 
@@ -231,6 +244,7 @@ Command = (
     | Annotated[Compare, tyro.conf.subcommand("compare")]
     | Annotated[Apex, tyro.conf.subcommand("apex")]
     | Annotated[Watch, tyro.conf.subcommand("watch")]
+    | Annotated[Report, tyro.conf.subcommand("report")]
     | Annotated[Playground, tyro.conf.subcommand("playground")]
     | Annotated[Fit, tyro.conf.subcommand("fit")]
     | Annotated[Predict, tyro.conf.subcommand("predict")]

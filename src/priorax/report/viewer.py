@@ -45,15 +45,15 @@ def write_viewer(recordings: Sequence[Recording], path: Path | str) -> Path:
         "runs": html.escape("; ".join(runs)),
         "data": json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"),
     }
-    return _write("viewer.html", filled, path)
+    return write_page("viewer.html", filled, path)
 
 
 def write_playground(path: Path | str) -> Path:
     """The regression playground: exact posterior sampling by lemma 3, on data that can be dragged."""
-    return _write("playground.html", {"features": "80"}, path)
+    return write_page("playground.html", {"features": "80"}, path)
 
 
-def _write(template: str, values: Mapping[str, str], path: Path | str) -> Path:
+def write_page(template: str, values: Mapping[str, str], path: Path | str) -> Path:
     """Fill a template's holes with values, or with the files of those names; written at once or not at all."""
     folder = files("priorax.report") / "pages"
 

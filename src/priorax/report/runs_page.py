@@ -1,0 +1,310 @@
+"""The report on runs: ONE file of HTML for any set of run folders. Whatever comes from their files is escaped."""
+
+import html
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from priorax.report.runs import LEARNED_BELOW, Group, Run, command, find_runs, group_runs, word
+from priorax.report.viewer import write_page
+from priorax.version import __version__
+
+POINTS = 400
+"""The most that are drawn of a run."""
+NAMED = 4
+"""So many groups are spoken of in the summary."""
+UNFOLDED = 20
+"""More runs than that are folded up."""
+ABSENT = "not measured"
+
+
+def write_report(folders: Sequence[Path | str], out: Path | str) -> Path:
+    """Learning curves, times to learn, hyperparameters and commands of the runs in these folders, or in folders up to
+    two levels down, as one page that needs no network. Runs under way are shown as far as they are."""
+    runs = find_runs([Path(folder) for folder in folders])
+    groups = group_runs(runs)
+    tasks: dict[str, list[Group]] = {}
+    for group in groups:
+        tasks.setdefault(group.first.task, []).append(group)
+    data = [_task(task, inside) for task, inside in tasks.items()]
+    filled = {
+        "title": _text(f"{_listed(dict.fromkeys(run.agent for run in runs))} on {_listed(tasks)}"),
+        "summary": _summary(runs, groups, tasks),
+        "times": _times(groups, len(tasks) > 1),
+        "settings": _settings(groups, len(tasks) > 1),
+        "runs": _runs(groups),
+        "versions": _versions(runs),
+        "data": json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"),
+    }
+    return write_page("report.html", filled, out)
+
+
+# -- what is drawn
+
+
+def _task(task: str, groups: Sequence[Group]) -> dict[str, Any]:
+    """The curves of one environment."""
+    lengths = {float(v) for group in groups for run in group.runs for v in np.unique(run.rows.get("length", [-1.0]))}
+    same = lengths.pop() if len(lengths) == 1 else None
+    charts = [
+        {"title": "Return by episode", "x": "episode", "y": "return", "smooth": True, "curves": _each(groups, _returns)}
+    ]
+    by_step = [] if same is not None and same > 0 else _each(groups, _returns_by_step)
+    if any(curve["runs"] for curve in by_step):
+        charts.append({"title": "Return by step", "x": "step", "y": "return", "smooth": True, "curves": by_step})
+    regrets = _each(groups, _regrets)
+    if any(curve["runs"] for curve in regrets):
+        regret = {"title": "Average regret by episode", "x": "episode", "y": "average regret", "smooth": False}
+        charts.append({**regret, "curves": regrets, "learned": LEARNED_BELOW})
+    note = f"Every episode takes {same:,.0f} steps: by step, curves look the same." if same and same > 0 else ""
+    labels = [
+        {"label": group.label, "seeds": len(group.runs), "open": sum(not run.finished for run in group.runs)}
+        for group in groups
+    ]
+    return {"task": task, "groups": labels, "charts": charts, "note": note}
+
+
+def _each(groups: Sequence[Group], curve: Callable[[Sequence[Run]], dict[str, Any]]) -> list[dict[str, Any]]:
+    return [curve([run for run in group.runs if run.episodes]) for group in groups]
+
+
+def _returns(runs: Sequence[Run]) -> dict[str, Any]:
+    """Means of so many episodes that a run has no more points than fit; the same for all seeds."""
+    return _by_episode(runs, "total_return", np.mean)
+
+
+def _regrets(runs: Sequence[Run]) -> dict[str, Any]:
+    """It is an average already: the last of so many."""
+    runs = [run for run in runs if run.tells_regret]
+    return _by_episode(runs, "average_regret", lambda part: part[-1])
+
+
+def _by_episode(runs: Sequence[Run], column: str, kind: Callable[[np.ndarray], Any]) -> dict[str, Any]:
+    most = max((run.episodes for run in runs), default=1)
+    width = math.ceil(most / POINTS)
+    return _curve(runs, width, [_binned(run.rows[column], width, kind) for run in runs], most)
+
+
+def _returns_by_step(runs: Sequence[Run]) -> dict[str, Any]:
+    """Means of the episodes that ended in so many steps; where none did, the last that is known."""
+    runs = [run for run in runs if run.steps is not None]
+    steps = [np.asarray(run.steps) for run in runs]
+    most = max((int(mine[-1]) for mine in steps), default=1)
+    points = max(1, min(POINTS, int(np.median([run.episodes for run in runs])))) if runs else 1
+    width = max(1, math.ceil(most / points))
+    values = []
+    for run, mine in zip(runs, steps, strict=True):
+        places = np.clip((mine - 1) // width, 0, points - 1)
+        line: list[float | None] = [None] * (int(places[-1]) + 1)
+        for place in np.unique(places):
+            line[int(place)] = _finite(np.mean(run.rows["total_return"][places == place]))
+        for i in range(1, len(line)):
+            line[i] = line[i - 1] if line[i] is None else line[i]
+        values.append(line)
+    return _curve(runs, width, values, most)
+
+
+def _curve(runs: Sequence[Run], width: int, values: list[list[float | None]], last: int) -> dict[str, Any]:
+    """`width`: episodes or steps from one point to the next; the i-th stands at (i+1) times it, the last one at `last`.
+    `each`: how many episodes a point stands for."""
+    lines = [{"seed": str(run.config["seed"]), "values": line} for run, line in zip(runs, values, strict=True)]
+    each = sum(run.episodes for run in runs) / max(1, sum(map(len, values)))
+    return {"width": width, "last": last, "each": each, "runs": lines}
+
+
+def _binned(values: np.ndarray, width: int, kind: Callable[[np.ndarray], Any]) -> list[float | None]:
+    return [_finite(kind(values[at : at + width])) for at in range(0, len(values), width)]
+
+
+def _finite(value: Any) -> float | None:
+    return float(f"{value:.6g}") if np.isfinite(value) else None
+
+
+# -- what is said
+
+
+def _summary(runs: Sequence[Run], groups: Sequence[Group], tasks: dict[str, list[Group]]) -> str:
+    unfinished = sum(not run.finished for run in runs)
+    total = sum(run.episodes for run in runs)
+    words = [f"{_many(len(runs), 'run')} of {_many(len(groups), 'kind')}, {_many(total, 'episode')} in all."]
+    words.append(
+        "All are finished." if not unfinished else f"{unfinished} of them not finished: shown as far as they are."
+    )
+    said = [_text(" ".join(words))]
+    for group in groups[:NAMED]:
+        where = f" on {group.first.task}" if len(tasks) > 1 else ""
+        said.append(f"<b>{_text(group.label)}</b>{_text(where)}: {_text(_outcome(group))}.")
+    if len(groups) > NAMED:
+        said.append("All others are in the table below.")
+    return " ".join(said)
+
+
+def _outcome(group: Group) -> str:
+    """In a few words."""
+    telling = [run for run in group.runs if run.tells_regret]
+    if telling:
+        learned = [run for run in telling if run.learned is not None]
+        if not learned:
+            most = max(run.episodes for run in telling)
+            return f"not learned in {_many(most, 'episode')} by any of {_many(len(telling), 'seed')}"
+        middle = _median([run.learned for run in telling])
+        median = f", median {_plain(middle)} episodes" if math.isfinite(middle) else ""
+        return f"learned by {len(learned)} of {_many(len(telling), 'seed')}{median}"
+    ends = [end for run in group.runs if (end := run.mean_return()) is not None]
+    return f"mean return {np.mean(ends):.4g} over the last 100 episodes" if ends else "no episode has ended yet"
+
+
+def _times(groups: Sequence[Group], several: bool) -> str:
+    header = ["kind", "learned", "median episodes to learn", "by seed"]
+    header += ["median episodes to solve", "by seed", "mean return, last 100"]
+    rows = []
+    for group in groups:
+        learn = [(run, run.learned) for run in group.runs if run.tells_regret]
+        solve = [(run, run.solved) for run in group.runs if run.tells_solved]
+        ends = [end for run in group.runs if (end := run.mean_return()) is not None]
+        count = f"{sum(when is not None for _, when in learn)} of {len(learn)}" if learn else ABSENT
+        row = [_name(group, several), count, _middle(learn, "learned"), _by_seed(learn)]
+        row += [_middle(solve, "solved"), _by_seed(solve), f"{np.mean(ends):.4g}" if ends else "no episode yet"]
+        rows.append(row)
+    return _table(header, rows)
+
+
+def _median(times: Iterable[int | None]) -> float:
+    """Infinite where half or more never did."""
+    return float(np.median([math.inf if when is None else when for when in times]))
+
+
+def _middle(times: Sequence[tuple[Run, int | None]], done: str) -> str:
+    if not times:
+        return f'<span class="soft">{ABSENT}</span>'
+    middle = _median([when for _, when in times])
+    if math.isfinite(middle):
+        return f"<b>{_plain(middle)}</b>"
+    return f"not {done}" if all(run.finished for run, _ in times) else f"not {done} yet"
+
+
+def _by_seed(times: Sequence[tuple[Run, int | None]]) -> str:
+    def said(run: Run, when: int | None) -> str:
+        if when is not None:
+            return f"{when:,}"
+        return f"not in {run.episodes:,}" if run.finished else f"not yet in {run.episodes:,}"
+
+    each = (
+        f'<span class="seed"><small>{_text(run.config["seed"])}:</small> {said(run, when)}</span>'
+        for run, when in times
+    )
+    return " ".join(each)
+
+
+def _settings(groups: Sequence[Group], several: bool) -> str:
+    """Those that differ, then all."""
+    names = list(dict.fromkeys(name for group in groups for name in group.first.config["settings"]))
+
+    def row(name: str) -> list[str]:
+        return [word(group.first.config["settings"].get(name, "–")) for group in groups]
+
+    def table(chosen: Sequence[str]) -> str:
+        heads = [_head(group, several) for group in groups]
+        return _table(["setting", *heads], [[f"<code>{_text(name)}</code>", *map(_text, row(name))] for name in chosen])
+
+    presets = _table(
+        ["kind", "preset", "changed from it"],
+        [[_text(_head(g, several)), _text(g.first.config["preset"]), _changed(g)] for g in groups],
+    )
+    differing = [name for name in names if len(set(row(name))) > 1]
+    words = table(differing) if differing else "<p>No hyperparameter differs between the runs.</p>"
+    everything = f"<details><summary>All {len(names)} hyperparameters</summary>{table(names)}</details>"
+    return f"{presets}<h3>What differs</h3>{words}{everything}"
+
+
+def _changed(group: Group) -> str:
+    changes = group.first.changes.items()
+    return ", ".join(f"<code>{_text(f'{name}={word(value)}')}</code>" for name, value in changes) or "nothing"
+
+
+def _runs(groups: Sequence[Group]) -> str:
+    """Each run: where it lies, how far it is, and how to repeat it; folded up where there are many."""
+    shown = " open" if sum(len(group.runs) for group in groups) <= UNFOLDED else ""
+    parts = []
+    for group in groups:
+        title = f"<summary>{_name(group, with_task=True)}, {_many(len(group.runs), 'run')}</summary>"
+        parts.append(f'<details{shown}>{title}<ul class="runs">{"".join(map(_run, group.runs))}</ul></details>')
+    return "".join(parts)
+
+
+def _run(run: Run) -> str:
+    again, note = command(run)
+    facts = [f"seed {run.config['seed']}", _many(run.episodes, "episode")]
+    if run.steps is not None and run.episodes:
+        facts.append(f"{run.steps[-1]:,.0f} steps")
+    facts.append(f"priorax {run.config.get('version', 'of unknown version')}")
+    state = "" if run.finished else f' <span class="open">not finished{_asked(run)}</span>'
+    shown = f'<pre><code class="again">{_text(again)}</code></pre>' if again else ""
+    noted = f'<p class="soft">{_text(note)}</p>' if note else ""
+    return f"<li><b>{_text(run.name)}</b>{state}<br><small>{_text(', '.join(facts))}</small>{shown}{noted}</li>"
+
+
+def _asked(run: Run) -> str:
+    """How much of it there is to be."""
+    for name in ("episodes", "steps"):
+        if name in run.config:
+            return _text(f": {run.config[name]:,} {name} asked for" if isinstance(run.config[name], int) else "")
+    return ""
+
+
+def _versions(runs: Sequence[Run]) -> str:
+    counts: dict[str, int] = {}
+    for run in runs:
+        version = str(run.config.get("version", "unknown"))
+        counts[version] = counts.get(version, 0) + 1
+    each = [f"priorax {version} ({_many(count, 'run')})" for version, count in counts.items()]
+    return _text(f"Run by {_listed(each)}; this page was written by priorax {__version__}.")
+
+
+# -- how it is written
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """`header` is plain text, cells are HTML."""
+    heads = "".join(f'<th scope="col">{_text(head)}</th>' for head in header)
+    lines = (
+        "".join(f"<td>{cell}</td>" if i else f'<th scope="row">{cell}</th>' for i, cell in enumerate(row))
+        for row in rows
+    )
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    return f'<div class="scroll" tabindex="0"><table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _name(group: Group, with_task: bool = False) -> str:
+    missing = sum(not run.finished for run in group.runs)
+    mark = f' <span class="open">{missing} not finished</span>' if missing else ""
+    return _text(_head(group, with_task)) + mark
+
+
+def _head(group: Group, with_task: bool) -> str:
+    return f"{group.label} ({group.first.task})" if with_task else group.label
+
+
+def _text(value: Any) -> str:
+    """As text in HTML, whatever it is."""
+    return html.escape(str(value).encode("utf-8", "replace").decode())
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def _plain(middle: float) -> str:
+    return f"{middle:,.1f}".removesuffix(".0")
+
+
+def _listed(words: Iterable[str], most: int = 4) -> str:
+    """a, b and c."""
+    each = list(words)
+    if len(each) > most:
+        each = [*each[: most - 1], f"{len(each) - most + 1} others"]
+    return " and ".join(filter(None, [", ".join(each[:-1]), each[-1]]))
