@@ -70,9 +70,12 @@ def test_one_step_is_that_of_torso_and_heads_written_out(key):
     weight = jax.random.bernoulli(key, 0.5, (3, 5)).astype(float)
     after, info = update(belief, state, batch_of(x, weight), key)
 
+    def seen_by(torso):
+        rows = jax.nn.relu(jax.vmap(lambda row: TORSO.apply(torso, row))(x))
+        return rows / jnp.sqrt(jnp.mean(rows**2, axis=1, keepdims=True) + 1e-8)
+
     def loss(k, torso, member):
-        features = jax.vmap(lambda row: jax.nn.relu(TORSO.apply(torso, row)))(x)
-        behind = jax.vmap(lambda row: jax.nn.relu(TORSO.apply(state.frozen.torso, row)))(x)
+        features, behind = seen_by(torso), seen_by(state.frozen.torso)
         prior = jax.tree.map(lambda leaf: leaf[k], state.frozen.members.prior)
         q = jax.vmap(lambda f, p: MLP((8,)).apply(member, f) + 1.5 * MLP((8,)).apply(prior, p))(features, behind)
         return jnp.mean(weight[k] * (q[:, 0] - 1) ** 2)
