@@ -1,4 +1,4 @@
-"""Exploration from pixels on two cores: DeepSea as a picture, and Freeway, where dithering must cross a road by luck.
+"""From pixels on two cores: DeepSea as a picture, where exploration is the point, and Freeway, a small Atari game.
 
 The same convnet, replay and loop as for Montezuma's Revenge (figure 6), where the paper's lengths cannot be had.
 """
