@@ -109,8 +109,6 @@ class SharedTorso(Wrapper):
         return evaluate(x)
 
     def _prior_values(self, state: State, x: Any, axes: int) -> Float[Array, "stream batch output prior"]:
-        members, features = self._members(state), jax.lax.stop_gradient(self._features(state.frozen.torso, x, axes))
-        if axes == 1:
-            return self.base.prior_values(members, features)  # type: ignore[return-value]
-        own = jax.vmap(lambda frozen, rows: jax.vmap(lambda row: self.base.prior_value(frozen, row))(rows))
-        return own(members.frozen, features)
+        features = jax.lax.stop_gradient(self._features(state.frozen.torso, x, axes))
+        own = lambda frozen, rows: jax.vmap(lambda row: self.base.prior_value(frozen, row))(rows)  # noqa: E731
+        return jax.vmap(own, in_axes=(0, None if axes == 1 else 0))(state.frozen.members, features)

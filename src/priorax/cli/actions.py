@@ -166,13 +166,13 @@ def _on_host(command: Any, run: Callable[..., Any], more: dict[str, Any]) -> int
     """Train from pixels, in this process or on a cluster."""
     import json
 
-    from priorax.loops.host_training import HOST_DEFAULTS, HostProgress, resumed_on_host
-    from priorax.loops.training import parse_changes
+    from priorax.loops.host_training import HOST_DEFAULTS, HostProgress
+    from priorax.loops.training import parse_changes, resumed
 
     given = {name: getattr(command, name) for name in HOST_DEFAULTS if getattr(command, name) is not None}
     changes = parse_changes(command.set)
     if command.resume is not None:
-        out, asked = command.resume, resumed_on_host(command.resume, given, changes)
+        out, asked = command.resume, resumed(command.resume, given, changes, HOST_DEFAULTS)
     else:
         asked = {**HOST_DEFAULTS, **given, "changes": changes}
         where = asked["game"] or f"{asked['env']}-{asked['size']}"

@@ -20,7 +20,7 @@ from priorax.envs.atari import Atari, cells
 from priorax.envs.vector import VectorWorld
 from priorax.envs.worlds import make_world
 from priorax.loops.host import Host, Played
-from priorax.loops.run_folder import RunFolder, read_config
+from priorax.loops.run_folder import RunFolder
 from priorax.loops.training import preset_for
 from priorax.storage import BadFile, Content, read, restore_tree, tree_arrays, write, write_atomically
 from priorax.version import __version__
@@ -241,17 +241,6 @@ def train_on_host(
         if folder is not None:
             folder.finish(_snapshot(host, history), {**asked, **result.summary()})
         return result
-
-
-def resumed_on_host(path: Path, given: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """What to ask for, to go on with the run in a folder; what was given on top must agree with it."""
-    found = read_config(path)
-    try:
-        asked = {name: found[name] for name in HOST_DEFAULTS}
-        stored = {**found["settings"], "widths": tuple(found["settings"]["widths"])}
-    except (KeyError, TypeError) as error:
-        raise BadFile(f"{path / 'run.json'} is damaged ({error!r}); start the run again with --overwrite") from None
-    return {**asked, **given, "changes": {**stored, **changes}}
 
 
 def mean_of_last(returns: list[float]) -> float | None:

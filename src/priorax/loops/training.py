@@ -291,11 +291,14 @@ def _parse(name: str, text: str) -> Any:
         raise ValueError(f"{name}={text!r} must be {kind}") from None
 
 
-def resumed(path: Path, given: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """What to ask `train` for, to go on with the run in a folder; what was given on top must agree with it."""
+def resumed(
+    path: Path, given: Mapping[str, Any], changes: Mapping[str, Any], defaults: Mapping[str, Any] = DEFAULTS
+) -> dict[str, Any]:
+    """What to ask for, to go on with the run in a folder; what was given on top must agree with it. `defaults` has the
+    names of all that can be asked for: those of `train`, unless told."""
     found = read_config(path)
     try:
-        asked = {name: found[name] for name in DEFAULTS}
+        asked = {name: found[name] for name in defaults}
         stored = {**found["settings"], "widths": tuple(found["settings"]["widths"])}
     except (KeyError, TypeError) as error:
         raise BadFile(f"{path / 'run.json'} is damaged ({error!r}); start the run again with --overwrite") from None
