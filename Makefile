@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 USE := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo test lint format bench docs clean
 
 demo: $(USE)
 	$(BIN)/priorax demo --out demo
@@ -23,6 +23,9 @@ format: $(DEV)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: $(DEV)
+	$(BIN)/mkdocs build --strict
+
 bench: $(DEV)
 	$(BIN)/python -m pip install --quiet --editable ".[bench]"
 	$(BIN)/python -m benchmarks
@@ -39,4 +42,4 @@ $(DEV): $(USE)
 	touch $@
 
 clean:
-	rm -rf $(VENV) demo
+	rm -rf $(VENV) demo site

@@ -18,8 +18,9 @@ from priorax.distributed.cluster import PATIENCE, Worker, session
 from priorax.distributed.rollout import Rollout, RolloutPlan, Weights
 from priorax.distributed.shard import Chunk, Shard
 from priorax.envs.worlds import make_world
+from priorax.loops.explorer import build_for
 from priorax.loops.host import BufferPlan, Learner, buffer_plan
-from priorax.loops.host_training import HostEpisode, build_for
+from priorax.loops.host_files import HostCheckpoints, HostEpisode
 from priorax.replay import Moment, SequenceSettings
 
 pytestmark = pytest.mark.xdist_group("ray")  # one session serves all
@@ -158,8 +159,8 @@ def test_ctrl_c_leaves_a_checkpoint_and_no_process(ray, tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         run_apex(**TASK, steps=100_000, actors=1, out=tmp_path / "run", report=report)
-    commit = json.loads((tmp_path / "run" / "checkpoint" / "commit.json").read_text())
-    assert commit["tally"]["rounds"] > 0
+    commit = HostCheckpoints(tmp_path / "run" / "checkpoint").last
+    assert commit.tally.rounds > 0
     assert set(seen) == {"rollout actor 0", "replay shard 0"} and all(gone(pid) for pid in seen.values())
     assert ray.is_initialized()  # it was not begun by the run
 
@@ -172,22 +173,23 @@ def test_a_killed_driver_is_resumed(ray, tmp_path):
         f"enable_compilation_cache(); run_apex(**{asked!r}, steps=100_000, checkpoint_seconds=0.2)"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    commit, deadline, finished = out / "checkpoint" / "commit.json", time.monotonic() + 300, 0
+    folder, deadline, finished = out / "checkpoint", time.monotonic() + 300, 0
     while finished < 50 and time.monotonic() < deadline:
         assert process.poll() is None
         time.sleep(0.05)
-        finished = json.loads(commit.read_text())["tally"]["finished"] if commit.exists() else 0
+        last = HostCheckpoints(folder).last
+        finished = last.tally.finished if last else 0
     process.send_signal(signal.SIGKILL)
     process.wait()
-    tally = json.loads(commit.read_text())["tally"]
-    before = tally["rounds"] * LANES
+    tally = HostCheckpoints(folder).last.tally
+    before = tally.rounds * LANES
     result = run_apex(**asked, steps=before + 200, resume=True)
     assert before + 200 <= result.steps < before + 200 + LANES
     with (out / "episodes.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [int(row["episode"]) for row in rows] == list(range(1, result.episodes + 1))
     assert [HostEpisode(*row.values()) for row in rows] == [HostEpisode(*map(str, row)) for row in result.history]
-    old, new = result.history[: tally["finished"]], result.history[tally["finished"] :]
+    old, new = result.history[: tally.finished], result.history[tally.finished :]
     assert len(old) >= 50 and max(row.step for row in old) <= before
     assert new and before < min(row.step for row in new) and {row.lane for row in new} == set(range(LANES))
     with pytest.raises(ValueError, match="actors was 1, is 2"):

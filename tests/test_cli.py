@@ -1,5 +1,6 @@
 """The command as a user meets it, in a process of its own where that matters."""
 
+import json
 import os
 import re
 import signal
@@ -103,3 +104,46 @@ def test_the_cache_is_the_users_own(tmp_path, monkeypatch):
         enable_compilation_cache(tmp_path / "cache")
     monkeypatch.undo()
     enable_compilation_cache(before)
+
+
+FEW = ["num_members=3", "lanes=2", "batch_size=8", "learn_after=8", "widths=8", "capacity=500"]
+
+
+def test_a_run_in_gymnasium_is_evaluated_on_the_way_inspected_and_made_longer(capsys, tmp_path):
+    out = tmp_path / "run"
+    words = ["train", "--env", "gymnasium:CartPole-v1", "--episodes", "8", "--evaluate-every", "100", "--json"]
+    assert main([*words, "--evaluation-episodes", "2", "--deploy", "vote", "--out", str(out), "--set", *FEW]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["episodes"] >= 8 and told["evaluation"] > 5
+    rows = (out / "evaluations.csv").read_text().splitlines()
+    assert rows[0] == "step,episode,total_return" and rows[1].startswith("100,1,") and rows[2].startswith("100,2,")
+    assert main(["inspect", str(out)]) == 0
+    assert "gymnasium:CartPole-v1" in capsys.readouterr().out
+    more = told["steps"] + 40
+    assert main(["train", "--resume", str(out), "--steps", str(more), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["steps"] == more
+
+
+def test_a_compiled_run_can_be_as_long_as_so_many_steps(capsys, tmp_path):
+    assert main(["train", "--size", "4", "--steps", "50", "--json", "--out", str(tmp_path)]) == 0
+    assert json.loads(capsys.readouterr().out)["env_steps"] == 52  # the episode that passes 50 is played to its end
+
+
+def test_a_scale_is_proposed(capsys):
+    assert main(["scale", "--env", "deep_sea", "--size", "6", "--steps", "200"]) == 0
+    out = capsys.readouterr().out
+    assert "proposed prior_scale" in out and "prior_scale=auto" in out
+
+
+def test_bsuite_is_run_and_scored(capsys, tmp_path):
+    words = ["bsuite", "--sweep", "bandit/0", "--episodes", "10", "--out", str(tmp_path)]
+    assert main([*words, "--set", "num_members=3", "batch_size=8", "widths=8"]) == 0
+    assert "bandit" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+def test_shells_get_completions(shell, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["completion", shell])
+    assert stop.value.code in (0, None)
+    assert "playground" in capsys.readouterr().out

@@ -18,6 +18,7 @@ from priorax.envs.pixels import PixelDeepSea
 from priorax.envs.vector import CompiledWorld
 from priorax.envs.worlds import make_world
 from priorax.loops.host import Actor, Host, Learner, buffer_for, epsilons, owned_mean
+from priorax.loops.host_files import HostCheckpoints
 from priorax.loops.host_training import train_on_host
 
 TINY = {
@@ -198,12 +199,12 @@ def test_killed_it_goes_on_from_its_last_checkpoint(tmp_path):
     words = [*COMMAND, "--steps", "100000", "--out", str(out), "--checkpoint-seconds", "0.2", *SET]
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
-    while not (out / "checkpoint" / "commit.json").exists() and time.monotonic() < deadline:
+    while not list(out.glob("checkpoint/commit-*.json")) and time.monotonic() < deadline:
         time.sleep(0.1)
     time.sleep(0.5)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    saved = json.loads((out / "checkpoint" / "commit.json").read_text())["tally"]
+    saved = HostCheckpoints(out / "checkpoint").last.tally._asdict()
     steps = saved["rounds"] * 2 + 40
     again = [sys.executable, "-m", "priorax.cli", "train", "--resume", str(out), "--steps", str(steps), "--json"]
     done = subprocess.run(again, capture_output=True, text=True, timeout=120, env={**os.environ})

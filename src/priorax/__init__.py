@@ -8,12 +8,23 @@ from priorax.version import __version__
 if TYPE_CHECKING:
     from priorax.estimators import PriorEnsembleClassifier, PriorEnsembleRegressor
     from priorax.fitting import fit
+    from priorax.loops.explorer import Explorer
     from priorax.loops.training import train
     from priorax.storage import load, save
 
-__all__ = ["PriorEnsembleClassifier", "PriorEnsembleRegressor", "__version__", "fit", "load", "save", "train"]
+__all__ = [
+    "Explorer",
+    "PriorEnsembleClassifier",
+    "PriorEnsembleRegressor",
+    "__version__",
+    "fit",
+    "load",
+    "save",
+    "train",
+]
 
 _HOMES = {
+    "Explorer": "loops.explorer",
     "PriorEnsembleClassifier": "estimators",
     "PriorEnsembleRegressor": "estimators",
     "fit": "fitting",

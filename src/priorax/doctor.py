@@ -14,8 +14,11 @@ NEEDED = ("jax", "jaxlib", "equinox", "optax", "numpy", "scikit-learn")
 EXTRAS = {
     "control": ("dm_control", "mujoco", "gymnasium"),
     "gymnasium": ("gymnasium",),
+    "gymnax": ("gymnax",),
+    "bsuite": ("bsuite",),
     "atari": ("ale-py", "gymnasium"),
     "cluster": ("ray",),
+    "docs": ("mkdocs", "mkdocs-material", "mkdocstrings", "mkdocstrings-python"),
     "bench": ("bsuite", "dm-haiku", "rlax"),
     "dev": (
         "ruff",
@@ -24,9 +27,9 @@ EXTRAS = {
         "pytest",
         "pytest-xdist",
         "beartype",
-        "bsuite",
         "pandas",
-        "gymnax",
+        "nbclient",
+        "ipykernel",
     ),
 }
 """The distributions of each extra in pyproject.toml; a test compares them."""

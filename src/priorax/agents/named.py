@@ -289,7 +289,8 @@ def settings(agent: str, preset: str = "tuned", **changes: Any) -> Settings:
     """The hyperparameters of an agent: its preset, what its name means, and your changes on top."""
     base = PRESETS[one_of("preset", preset, PRESETS)]
     named = AGENTS[one_of("agent", agent, AGENTS)]
-    known = [field.name for field in dataclasses.fields(Settings)]
+    defaults = {field.name: field.default for field in dataclasses.fields(Settings)}
     for name in changes:
-        one_of("setting", name, known)
-    return dataclasses.replace(base, **{**named, **changes})
+        one_of("setting", name, defaults)
+    whole = {n: v for n, v in changes.items() if isinstance(v, int) and isinstance(defaults[n], float)}
+    return dataclasses.replace(base, **{**named, **changes, **{name: float(value) for name, value in whole.items()}})

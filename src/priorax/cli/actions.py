@@ -10,15 +10,19 @@ from rich.table import Table
 
 from priorax.cli.commands import (
     Apex,
+    Bsuite,
     Check,
     Compare,
+    Completion,
     Demo,
     Doctor,
     Fit,
+    Inspect,
     Playground,
     Predict,
     Report,
     Reproduce,
+    Scale,
     Train,
     Watch,
 )
@@ -96,14 +100,14 @@ def _train(command: Train) -> int:
 
     from priorax.envs.worlds import lives_on_host
     from priorax.loops.run_folder import read_config
-    from priorax.loops.training import DEFAULTS, Progress, parse_changes, resumed, train
+    from priorax.loops.training import DEFAULT_EPISODES, DEFAULTS, Progress, parse_changes, resumed, train
 
     env = read_config(command.resume).get("env") if command.resume else command.env
     if env is not None and lives_on_host(env):
         return _train_on_host(command)
-    for name in ("game", "steps"):
+    for name in ("game", "evaluate_every"):
         if getattr(command, name) is not None:
-            raise ValueError(f"{name}={getattr(command, name)!r} is for atari and gymnasium:NAME; leave it out")
+            raise ValueError(f"{name}={getattr(command, name)!r} is for environments on the host; leave it out")
     given = {name: getattr(command, name) for name in DEFAULTS if getattr(command, name) is not None}
     changes = parse_changes(command.set)
     if command.resume is not None:
@@ -121,7 +125,9 @@ def _train(command: Train) -> int:
         return f"{words}  regret {progress.average_regret:.2f}  {learned}"
 
     try:
-        with count_bar(asked["episodes"], f"{asked['agent']} on {asked['env']} {asked['size']}", shown) as update:
+        by_steps = asked["episodes"] is None and asked["steps"] is not None
+        total = asked["steps"] if by_steps else asked["episodes"] or DEFAULT_EPISODES
+        with count_bar(total, f"{asked['agent']} on {asked['env']} {asked['size']}", shown) as update:
             result = train(
                 **asked,
                 out=out,
@@ -129,7 +135,8 @@ def _train(command: Train) -> int:
                 overwrite=command.overwrite,
                 stop_when_learned=command.stop_when_learned,
                 checkpoint_seconds=command.checkpoint_seconds,
-                report=lambda progress: update(progress.episode, note(progress)),
+                report=lambda progress: update(progress.step if by_steps else progress.episode, note(progress)),
+                announce=lambda words: shown.print(words, soft_wrap=True, highlight=False, markup=False),
             )
     except KeyboardInterrupt:
         shown.print(f"go on with: priorax train --resume {out}", soft_wrap=True, highlight=False, markup=False)
@@ -148,9 +155,14 @@ def _train(command: Train) -> int:
 
 
 def _train_on_host(command: Train) -> int:
-    from priorax.loops.host_training import train_on_host
+    from priorax.loops.host_training import Evaluations, train_on_host
 
-    return _on_host(command, train_on_host, {})
+    tried = Evaluations(command.evaluate_every, command.evaluation_episodes, command.deploy)
+
+    def run(**asked: Any) -> Any:
+        return train_on_host(**asked, evaluations=tried, announce=_announce)
+
+    return _on_host(command, run, {})
 
 
 def _apex(command: Apex) -> int:
@@ -166,26 +178,34 @@ def _on_host(command: Any, run: Callable[..., Any], more: dict[str, Any]) -> int
     """Train from pixels, in this process or on a cluster."""
     import json
 
-    from priorax.loops.host_training import HOST_DEFAULTS, HostProgress
+    from priorax.loops.host_training import DEFAULT_STEPS, HOST_DEFAULTS, HostProgress
     from priorax.loops.training import parse_changes, resumed
 
-    given = {name: getattr(command, name) for name in HOST_DEFAULTS if getattr(command, name) is not None}
+    names = {name: value for name, value in HOST_DEFAULTS.items() if hasattr(command, name)}
+    given = {name: getattr(command, name) for name in names if getattr(command, name) is not None}
     changes = parse_changes(command.set)
     if command.resume is not None:
-        out, asked = command.resume, resumed(command.resume, given, changes, HOST_DEFAULTS)
+        out, asked = command.resume, resumed(command.resume, given, changes, names)
     else:
-        asked = {**HOST_DEFAULTS, **given, "changes": changes}
-        where = asked["game"] or f"{asked['env']}-{asked['size']}"
+        asked = {**names, **given, "changes": changes}
+        env = asked["env"].replace(":", "-").replace("/", "-")
+        where = asked["game"] or (env if ":" in asked["env"] else f"{env}-{asked['size']}")
         out = command.out or Path("runs") / f"{asked['agent']}-{where}-{asked['seed']}"
     shown = Console(stderr=True) if command.json else console
 
     def note(progress: HostProgress) -> str:
         mean = "no episode yet" if progress.mean_return is None else f"return {progress.mean_return:.2f}"
-        cells = f"  {progress.cells:,} states" if progress.cells else ""
-        return f"{mean}  {progress.steps_per_second:,.0f} steps/s  {progress.updates:,} updates{cells}"
+        tried = getattr(progress, "evaluation", None)
+        deployed = "" if tried is None else f"  deployed {tried:.2f}"
+        return (
+            f"{mean}{deployed}  {progress.steps_per_second:,.0f} steps/s  {progress.updates:,} updates  "
+            f"{progress.cells:,} states"
+        )
 
     try:
-        with count_bar(asked["steps"], f"{asked['agent']} on {asked['game'] or asked['env']}", shown) as update:
+        by_episodes = asked["steps"] is None and asked.get("episodes") is not None
+        total = asked["episodes"] if by_episodes else asked["steps"] or DEFAULT_STEPS
+        with count_bar(total, f"{asked['agent']} on {asked['game'] or asked['env']}", shown) as update:
             result = run(
                 **asked,
                 **more,
@@ -193,7 +213,7 @@ def _on_host(command: Any, run: Callable[..., Any], more: dict[str, Any]) -> int
                 resume=command.resume is not None,
                 overwrite=command.overwrite,
                 checkpoint_seconds=command.checkpoint_seconds,
-                report=lambda progress: update(progress.step, note(progress)),
+                report=lambda progress: update(progress.episodes if by_episodes else progress.step, note(progress)),
             )
     except KeyboardInterrupt:
         again = "apex" if more else "train"
@@ -207,6 +227,55 @@ def _on_host(command: Any, run: Callable[..., Any], more: dict[str, Any]) -> int
         f"{mean}; {result.episodes} episodes, {result.steps:,} steps, {result.steps_per_second:,.0f} a second; "
         f"rows in {out}/episodes.csv"
     )
+    return 0
+
+
+def _scale(command: Scale) -> int:
+    from priorax.agents import settings
+    from priorax.envs.worlds import make_world
+    from priorax.loops.scaling import propose, without_auto
+    from priorax.loops.training import parse_changes, preset_for
+
+    preset = command.preset or preset_for(command.env)
+    chosen = settings(command.agent, preset, **without_auto(parse_changes(command.set)))
+    world = make_world(command.env, max(chosen.lanes, 4), size=command.size, game=command.game, seed=command.seed)
+    found = propose(chosen, world, command.seed, command.steps, command.smallest)
+    _print_summary(f"a prior's scale for {command.env}", found.summary())
+    _announce(f"pass --set prior_scale={found.scale:.3g}, or prior_scale=auto to have this done at the start of a run")
+    return 0
+
+
+def _inspect(command: Inspect) -> int:
+    from priorax.loops.inspecting import inspect
+
+    _print_summary(str(command.path), [("what", "found"), *inspect(command.path)])
+    return 0
+
+
+def _bsuite(command: Bsuite) -> int:
+    from priorax.experiments.bsuite_sweep import run_sweep, scores, summary
+    from priorax.loops.training import parse_changes
+
+    with share_bar(f"{command.agent} on bsuite's {command.sweep}") as report:
+        run_sweep(
+            command.agent,
+            command.sweep,
+            command.out,
+            seed=command.seed,
+            episodes=command.episodes,
+            preset=command.preset,
+            changes=parse_changes(command.set),
+            report=report,
+            announce=_announce,
+        )
+    _print_summary("bsuite's scores", summary(scores(command.out, command.episodes)))
+    return 0
+
+
+def _completion(command: Completion) -> int:
+    from priorax.cli import parse
+
+    parse(["--tyro-print-completion", command.shell])
     return 0
 
 
@@ -356,6 +425,10 @@ RUN: dict[type, Callable[[Any], int]] = {
     Demo: _demo,
     Fit: _fit,
     Predict: _predict,
+    Scale: _scale,
+    Inspect: _inspect,
+    Bsuite: _bsuite,
+    Completion: _completion,
     Doctor: _doctor,
 }
 """What each command does; it gives the exit code."""

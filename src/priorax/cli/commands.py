@@ -70,7 +70,8 @@ class Train:
     env: str | None = None
     """deep_sea (default), deep_sea_stochastic, deep_sea_no_reward, bernoulli_bandit, linear_bandit, gp_bandit,
     cartpole_swingup, cartpole_swingup_wide, cartpole_swingup_smooth, cartpole_balance or bsuite_cartpole_swingup; from
-    pixels, in many lanes at once: pixel_deep_sea, or atari with --game; gymnasium:NAME, as gymnasium:CartPole-v1."""
+    pixels, in many lanes at once: pixel_deep_sea, or atari with --game; those of others, as gymnasium:CartPole-v1,
+    gymnax:CartPole-v1, bsuite:deep_sea/3."""
     game: str | None = None
     """Of --env atari: Freeway, MontezumaRevenge, or any other (extra `atari`)."""
     size: int | None = None
@@ -78,14 +79,21 @@ class Train:
     seed: int | None = None
     """Everything random follows from it (default 0)."""
     episodes: int | None = None
-    """How many (default 2000)."""
+    """How many (default 2000, unless --steps says how long)."""
     steps: int | None = None
-    """From pixels and in Gymnasium, instead of episodes: actions over all lanes (default 100000)."""
+    """Actions, over all lanes (from pixels, in Gymnasium and bsuite default 100000, unless --episodes says how
+    long)."""
     preset: str | None = None
     """Hyperparameters: tuned, swingup, small or gymnasium (default: as the environment is);
     paper, as in its appendix B; apex, those of Ape-X, for larger machines."""
     set: tuple[str, ...] = ()
-    """Changes to the preset, as in --set prior_scale=3 num_members=10."""
+    """Changes to the preset, as in --set prior_scale=3 num_members=10; prior_scale=auto has one proposed."""
+    evaluate_every: int | None = None
+    """Where there are lanes: so many actions apart, try what would be deployed, in episodes of its own."""
+    evaluation_episodes: int = 10
+    """How many each time."""
+    deploy: Literal["mean", "vote", "member"] = "mean"
+    """What is tried: the best action by the mean of all members, by their vote, or by one drawn for each episode."""
     out: Path | None = None
     """The folder to write to (default runs/AGENT-ENV-SIZE-SEED)."""
     resume: Path | None = None
@@ -139,6 +147,75 @@ class Apex:
     """A checkpoint at least so often."""
     json: bool = False
     """End with one line of JSON on standard output; the bar goes to standard error."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Propose a prior's scale for an environment: act there at random for a while, look at returns and observations.
+
+    priorax scale --env gymnasium:CartPole-v1
+    """
+
+    env: str
+    """As in `priorax train`."""
+    agent: str = "bsp"
+    """One with prior functions."""
+    game: str | None = None
+    """Of --env atari."""
+    size: int = 10
+    """Of DeepSea."""
+    seed: int = 0
+    """Of the probe."""
+    steps: int = 2000
+    """Random actions."""
+    smallest: float = 1.0
+    """Returns of this size are worth looking for, though none was seen."""
+    preset: str | None = None
+    """Hyperparameters (default: as the environment is)."""
+    set: tuple[str, ...] = ()
+    """Changes to the preset."""
+
+
+@dataclass(frozen=True)
+class Inspect:
+    """Print what a run's checkpoint is, or any file of ours: its agent, how far it was, what is in it; checksums."""
+
+    path: Annotated[Path, tyro.conf.Positional]
+    """The folder of a run, or a .safetensors file."""
+
+
+@dataclass(frozen=True)
+class Bsuite:
+    """Run bsuite's own environments: results that its analysis reads, and its scores. Run again, it goes on.
+
+    priorax bsuite --agent bsp --sweep exploration --out bsuite_results
+    """
+
+    agent: str = "bsp"
+    """As in `priorax train`."""
+    sweep: str = "exploration"
+    """A tag of bsuite (exploration, basic, ...), an experiment (deep_sea), an id (deep_sea/3), or all."""
+    episodes: int | None = None
+    """Of each id at most (default: bsuite's own number, often 10000)."""
+    seed: int = 0
+    """Everything random follows from it."""
+    preset: str | None = None
+    """Hyperparameters (default: tuned for DeepSea, gymnasium for the rest)."""
+    set: tuple[str, ...] = ()
+    """Changes to the preset."""
+    out: Path = field(default_factory=lambda: Path("bsuite_results"))
+    """The folder to write to."""
+
+
+@dataclass(frozen=True)
+class Completion:
+    """Print completions for a shell.
+
+    priorax completion bash > ~/.local/share/bash-completion/completions/priorax
+    """
+
+    shell: Annotated[Literal["bash", "zsh", "tcsh"], tyro.conf.Positional] = "bash"
+    """Which one."""
 
 
 @dataclass(frozen=True)
@@ -249,5 +326,9 @@ Command = (
     | Annotated[Fit, tyro.conf.subcommand("fit")]
     | Annotated[Predict, tyro.conf.subcommand("predict")]
     | Annotated[Demo, tyro.conf.subcommand("demo")]
+    | Annotated[Scale, tyro.conf.subcommand("scale")]
+    | Annotated[Inspect, tyro.conf.subcommand("inspect")]
+    | Annotated[Bsuite, tyro.conf.subcommand("bsuite")]
     | Annotated[Doctor, tyro.conf.subcommand("doctor")]
+    | Annotated[Completion, tyro.conf.subcommand("completion")]
 )

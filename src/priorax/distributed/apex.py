@@ -6,8 +6,7 @@ both are made anew, and the run goes on. Killing this process costs what is newe
 """
 
 import contextlib
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,16 +17,18 @@ from priorax.distributed.driver import Crew, Driver, Ended, least_in_shard
 from priorax.distributed.rollout import RolloutPlan
 from priorax.envs.vector import checked_seed
 from priorax.envs.worlds import make_world
+from priorax.loops.explorer import build_for
 from priorax.loops.host import Learner, buffer_plan
-from priorax.loops.host_training import (
+from priorax.loops.host_files import (
     HostCheckpoints,
     HostEpisode,
     HostSnapshot,
     HostTally,
-    build_for,
+    Pace,
     describe_run,
     mean_of_last,
     parse_row,
+    record,
 )
 from priorax.loops.run_folder import RunFolder
 from priorax.loops.training import preset_for
@@ -134,11 +135,18 @@ def run_apex(
         history: list[HostEpisode] = []
         since = HostTally()
         if folder is not None and folder.checkpoints.last is not None:
-            learner.state, since = folder.checkpoints.restore(learner.state)
+            learner.state, since = folder.checkpoints.restore(learner.state), folder.checkpoints.last.tally
             history = folder.rewind(since.finished, parse_row)
         crew = Crew([plan._replace(since=since.rounds) for plan in plans], buffers)
         driver = stack.enter_context(contextlib.closing(Driver(learner, crew, chosen, seed, steps, since.rounds)))
-        speed = _run(driver, folder, history, checkpoint_seconds, report, stop)
+        pace = Pace(driver.steps)
+        record(
+            _turns(driver, history, stop),
+            folder,
+            lambda: _snapshot(driver, history),
+            checkpoint_seconds,
+            lambda: report(_progress(driver, history, pace(driver.steps))),
+        )
         returns = [row.total_return for row in history]
         result = ApexResult(
             agent,
@@ -150,7 +158,7 @@ def run_apex(
             mean_of_last(returns),
             max(returns, default=None),
             len(driver.cells),
-            speed,
+            pace(driver.steps),
             driver.updates,
             actors,
             shards,
@@ -188,35 +196,14 @@ def _check(chosen: Settings, seed: int, steps: int, actors: int, shards: int, ch
         )
 
 
-def _run(
-    driver: Driver,
-    folder: RunFolder | None,
-    history: list[HostEpisode],
-    checkpoint_seconds: float,
-    report: Callable[[ApexProgress], None],
-    stop: Callable[[list[HostEpisode]], bool],
-) -> float:
-    """On to the end; gives actions per second."""
-    begun, first, told = time.perf_counter(), driver.steps, 0.0
-    speed = 0.0
-    try:
-        while driver.steps < driver.steps_wanted and not stop(history):
-            new = [_row(ended, driver, len(history) + i) for i, ended in enumerate(driver.turn(), start=1)]
-            history.extend(new)
-            if folder is not None:
-                if new:
-                    folder.append(new)
-                folder.checkpoint(_snapshot(driver, history), unless_younger_than=checkpoint_seconds)
-            now = time.perf_counter()
-            speed = (driver.steps - first) / max(now - begun, 1e-9)
-            if now - told > 0.5:
-                told = now
-                report(_progress(driver, history, speed))
-    except KeyboardInterrupt:
-        if folder is not None:
-            folder.checkpoint(_snapshot(driver, history))
-        raise
-    return speed
+def _turns(
+    driver: Driver, history: list[HostEpisode], stop: Callable[[list[HostEpisode]], bool]
+) -> Iterator[list[HostEpisode]]:
+    """On to the end."""
+    while driver.steps < driver.steps_wanted and not stop(history):
+        new = [_row(ended, driver, len(history) + i) for i, ended in enumerate(driver.turn(), start=1)]
+        history.extend(new)
+        yield new
 
 
 def _progress(driver: Driver, history: list[HostEpisode], speed: float) -> ApexProgress:

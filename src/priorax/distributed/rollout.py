@@ -13,10 +13,10 @@ from priorax.agents import Settings
 from priorax.beliefs import State
 from priorax.caching import enable_compilation_cache
 from priorax.distributed.shard import Chunk
-from priorax.envs.atari import Atari
 from priorax.envs.worlds import make_world
+from priorax.loops.cells import Cells
+from priorax.loops.explorer import build_for
 from priorax.loops.host import Actor, Played
-from priorax.loops.host_training import Cells, build_for
 from priorax.replay import Moment
 
 
@@ -87,7 +87,7 @@ class Rollout:
         assert self.belief is not None
         if self.unsent is not None and self._send(shard) is None:
             return Answer(0, [], set(), self.updates, None)
-        found = Cells(isinstance(actor.world, Atari))
+        found = Cells(actor.world)
         ended: list[tuple[int, Played]] = []
         moments, errors = [], []
         first_lane = self.plan.number * self.plan.settings.lanes

@@ -7,8 +7,8 @@
 
 `step` resets by itself; the observation before that reset is `info["final_observation"]`. An environment may also have
 `num_states` (observations are indices below it), `action_bound` (actions are arrays of `num_actions` numbers, between
-minus and plus this; or gymnax's `action_space` says so), `input_scale` (what brings each number of an observation to
-about one), `horizon` (steps of an episode, at most), `params(key)` (a draw of what varies between seeds),
+minus and plus this), `input_scale` (what brings each number of an observation to about one; gymnax's spaces say all
+three), `horizon` (steps of an episode, at most), `params(key)` (a draw of what varies between seeds),
 `info["steps"]` (see `Held`), `info["bad"]` and then `tells_regret`, `optimal_path(params)`,
 `optimal_values(params, discount)` and `optimal_return`: see DeepSea.
 """
@@ -17,10 +17,12 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from priorax.checks import one_of
 from priorax.envs.bandits import BernoulliBandit, GaussianProcessBandit, LinearBandit
+from priorax.envs.bounds import scale_of_bounds
 from priorax.envs.bsuite_cartpole import BsuiteCartpole
 from priorax.envs.cartpole import CartpoleSwingup
 from priorax.envs.deep_sea import DeepSea
@@ -63,8 +65,14 @@ difficulty plus one (the other cartpoles have none, and ignore it). Without rewa
 DeepSeas have the mask of bsuite."""
 
 
+GYMNAX = "gymnax:"
+"""What begins the name of an environment of gymnax, as in gymnax:CartPole-v1."""
+
+
 def make_environment(name: str, size: int, continuous: bool = False) -> Environment:
     """The environment of that name and size; with continuous actions, where it has them."""
+    if name.startswith(GYMNAX):
+        return _gymnax(name.removeprefix(GYMNAX))
     env = ENVIRONMENTS[one_of("env", name, ENVIRONMENTS)](size)
     if continuous:
         if not isinstance(env, CartpoleSwingup):
@@ -74,9 +82,46 @@ def make_environment(name: str, size: int, continuous: bool = False) -> Environm
     return env
 
 
+def _gymnax(name: str) -> Environment:
+    try:
+        import gymnax
+    except ImportError as error:
+        raise ValueError(f'{error}; install what it needs with: pip install "priorax[gymnax]"') from None
+    one_of("env", name, gymnax.registered_envs)
+    try:
+        return gymnax.make(name)[0]
+    except OSError as error:
+        raise ValueError(
+            f"env={GYMNAX + name!r} cannot be made: it fetches its data ({error}); choose another"
+        ) from None
+
+
 def action_bound(env: Any) -> float | None:
     """The bound of continuous actions; None: they are finitely many."""
     if hasattr(env, "action_bound"):
         return env.action_bound
-    space = env.action_space(env.default_params) if hasattr(env, "action_space") else None
+    space = _space(env, "action_space")
     return None if space is None or hasattr(space, "n") else float(space.high)
+
+
+def num_states(env: Any) -> int | None:
+    """Observations are indices below it; None: they are arrays."""
+    if hasattr(env, "num_states"):
+        return env.num_states
+    count = getattr(_space(env, "observation_space"), "n", None)
+    return None if count is None else int(count)
+
+
+def input_scale(env: Any) -> tuple[float, ...]:
+    """What brings each number of an observation to about one; nothing where it is not known."""
+    if hasattr(env, "input_scale"):
+        return env.input_scale
+    space = _space(env, "observation_space")
+    if not hasattr(space, "low") or len(space.shape) != 1:
+        return ()
+    return scale_of_bounds(*(np.broadcast_to(bound, space.shape) for bound in (space.low, space.high)))
+
+
+def _space(env: Any, name: str) -> Any:
+    """Gymnax's, where there is one."""
+    return getattr(env, name)(env.default_params) if hasattr(env, name) else None

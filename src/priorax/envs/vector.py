@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float32, PRNGKeyArray, PyTree
 
 from priorax.checks import positive_int
+from priorax.envs.bounds import scale_of_bounds
 
 
 class Turn(NamedTuple):
@@ -77,7 +78,7 @@ class CompiledWorld:
     stack = 1
 
     def __init__(self, env: Any, num_envs: int, params: Any = None) -> None:
-        from priorax.envs import action_bound  # late, so that the package can offer this class
+        from priorax.envs import action_bound, input_scale, num_states  # late: the package offers this class
 
         if action_bound(env) is not None:
             raise ValueError(f"env={env!r} has continuous actions, and here they are finitely many; choose another one")
@@ -92,8 +93,8 @@ class CompiledWorld:
             )
         self.frame_shape: tuple[int, ...] = tuple(seen.shape)
         self.frame_dtype = np.dtype(seen.dtype)
-        self.num_states: int | None = getattr(env, "num_states", None)
-        self.input_scale: tuple[float, ...] = getattr(env, "input_scale", ())
+        self.num_states: int | None = num_states(env)
+        self.input_scale: tuple[float, ...] = input_scale(env)
         self._key: PRNGKeyArray | None = None
         self._places = np.arange(self.num_envs)
         self._time = 0
@@ -137,9 +138,12 @@ class CompiledWorld:
 
 
 class GymnasiumWorld:
-    """Any vector of environments of Gymnasium 1.x with finitely many actions, seen as arrays or indices.
+    """Any vector of environments of Gymnasium 1.x with finitely many actions. Close it through this class; `env` may be
+    made by `gymnasium.make_vec`.
 
-    Close it through this class; `env` may be made by `gymnasium.make_vec`.
+    What is seen becomes an index (Discrete), a picture [channel, height, width] of bytes (a Box of bytes of two or
+    three dimensions, its channels first or last), or numbers in 32 bits (any other Box; dictionaries, tuples and
+    the like through Gymnasium's own flattening, where it has one).
     """
 
     stack = 1
@@ -148,6 +152,7 @@ class GymnasiumWorld:
         try:
             from gymnasium import spaces
             from gymnasium.vector import AutoresetMode, VectorEnv
+            from gymnasium.wrappers.vector import FlattenObservation
         except ImportError as error:
             raise ValueError(f'{error}; install what it needs with: pip install "priorax[gymnasium]"') from None
         if not isinstance(env, VectorEnv):
@@ -164,40 +169,53 @@ class GymnasiumWorld:
                 f"env has the action space {acts}, and must have a Discrete one; choose another environment"
             )
         if not isinstance(sees, (spaces.Box, spaces.Discrete)):
-            raise ValueError(
-                f"env has the observation space {sees}, and must have a Box or a Discrete one; "
-                "wrap it in gymnasium.wrappers.vector.FlattenObservation"
-            )
+            if not sees.is_np_flattenable:
+                raise ValueError(
+                    f"env has the observation space {sees}, which has no form as an array; wrap it in one that has, "
+                    "such as gymnasium.wrappers.TransformObservation"
+                )
+            env = FlattenObservation(env)
+            sees = env.single_observation_space
         self.env = env
         self.num_envs = int(env.num_envs)
         self.num_actions = int(acts.n)
-        self.frame_shape: tuple[int, ...] = tuple(sees.shape or ())
-        self.frame_dtype = np.dtype(sees.dtype)
-        self._lowest = int(acts.start)
+        self.first_action = int(acts.start)
+        """What the environment calls action 0."""
         self.num_states: int | None = None
         """Where what is seen is an index: below it."""
-        self._first_state = 0
+        self.first_state = 0
+        """What the environment calls state 0."""
         self.input_scale: tuple[float, ...] = ()
         """What brings each number that is seen to about one, as far as its bounds are known."""
+        self._channels_last = False
+        self.frame_shape: tuple[int, ...] = tuple(sees.shape or ())
+        self.frame_dtype: np.dtype[Any] = np.dtype(np.float32)
         if isinstance(sees, spaces.Discrete):
-            self.num_states, self._first_state = int(sees.n), int(sees.start)
+            self.num_states, self.first_state = int(sees.n), int(sees.start)
+            self.frame_dtype = np.dtype(np.int32)
+        elif sees.dtype == np.uint8 and len(self.frame_shape) in (2, 3):
+            self.frame_dtype = np.dtype(np.uint8)
+            self._channels_last = len(self.frame_shape) == 3 and self.frame_shape[2] < min(self.frame_shape[:2])
+            if self._channels_last:
+                self.frame_shape = (self.frame_shape[2], *self.frame_shape[:2])
+        elif not np.issubdtype(sees.dtype, np.number) and sees.dtype != np.bool_:
+            raise ValueError(f"env is seen as {sees.dtype}, and must be seen as numbers; wrap it so that it is")
         elif len(self.frame_shape) == 1:
-            size = np.maximum(np.abs(sees.low), np.abs(sees.high)).astype(float)
-            self.input_scale = tuple(np.where((size > 0) & (size < 1e6), 1 / np.clip(size, 1e-6, 1e6), 1.0).tolist())
+            self.input_scale = scale_of_bounds(sees.low, sees.high)
         self._started = False
 
     def reset(self, seed: int) -> np.ndarray:
         obs, _ = self.env.reset(seed=first_seed(seed))
         self._started = True
-        return self._copied(obs)
+        return self.seen(obs)
 
     def step(self, actions: np.ndarray) -> Turn:
         chosen = checked_actions(actions, self.num_envs, self.num_actions)
         if not self._started:
             raise ValueError(NOT_RESET)
-        obs, reward, terminated, truncated, _ = self.env.step(chosen + self._lowest)
+        obs, reward, terminated, truncated, _ = self.env.step(chosen + self.first_action)
         return Turn(
-            self._copied(obs),
+            self.seen(obs),
             np.asarray(reward, np.float32),
             np.array(terminated, bool),
             np.array(truncated, bool),
@@ -208,11 +226,13 @@ class GymnasiumWorld:
         self.env.close()
         self._started = False
 
-    def _copied(self, obs: Any) -> np.ndarray:
-        """Some environments write into the array they handed out."""
-        return (
-            np.array(obs, self.frame_dtype) - self._first_state if self.num_states else np.array(obs, self.frame_dtype)
-        )
+    def seen(self, obs: Any) -> np.ndarray:
+        """The environments' own observations, one or a batch, as this world shows them: a copy, since some environments
+        write into the array they handed out."""
+        if self.num_states:
+            return np.asarray(np.asarray(obs) - self.first_state, self.frame_dtype)
+        found = np.array(obs, self.frame_dtype)
+        return np.moveaxis(found, -1, -3).copy() if self._channels_last else found
 
 
 NOT_RESET = "step was called before reset; call reset(seed) first, for example reset(0)"

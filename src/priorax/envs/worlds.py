@@ -1,21 +1,25 @@
-"""Worlds of the host loop by name: Atari games, any Gymnasium environment, compiled environments several at once."""
+"""Worlds of the host loop by name: Atari games, any Gymnasium environment, bsuite's, compiled environments several at
+once."""
 
 import jax
 
 from priorax.checks import positive_int
 from priorax.envs import make_environment
 from priorax.envs.atari import Atari
+from priorax.envs.dm import bsuite_world
 from priorax.envs.vector import CompiledWorld, GymnasiumWorld, VectorWorld
 
 PICTURES = ("atari", "pixel_deep_sea")
 """Their replay keeps each frame once, on the host."""
 GYMNASIUM = "gymnasium:"
 """What begins the name of a Gymnasium environment, as in gymnasium:CartPole-v1."""
+BSUITE = "bsuite:"
+"""What begins the name of an environment of bsuite, as in bsuite:deep_sea/3."""
 
 
 def lives_on_host(env: str) -> bool:
     """Whether that environment is trained in on the host."""
-    return env in PICTURES or env.startswith(GYMNASIUM)
+    return env in PICTURES or env.startswith((GYMNASIUM, BSUITE))
 
 
 def make_world(
@@ -30,6 +34,8 @@ def make_world(
         raise ValueError(f"game={game!r} is for env='atari', not {env!r}; leave it out")
     if env.startswith(GYMNASIUM):
         return _gymnasium(env.removeprefix(GYMNASIUM), lanes)
+    if env.startswith(BSUITE):
+        return bsuite_world(env.removeprefix(BSUITE), lanes=lanes)
     world = make_environment(env, positive_int("size", size))
     key, _ = jax.random.split(jax.random.key(seed))
     params = world.params(key) if hasattr(world, "params") else world.default_params

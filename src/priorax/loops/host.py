@@ -62,15 +62,23 @@ class Actor:
         key_world, self.key = jax.random.split(jax.random.key(seed))
         self.rng = np.random.default_rng(seed)
         self.epsilon = epsilons(agent.epsilon, first_lane, world.num_envs, all_lanes or world.num_envs)
-        self.obs = world.reset(int(jax.random.randint(key_world, (), 0, 2**30)))
-        lanes = world.num_envs
         self.index: PyTree = None
-        self.first, self.over = np.ones(lanes, bool), np.zeros(lanes, bool)
-        self.total, self.length = np.zeros(lanes), np.zeros(lanes, int)
         self.steps = 0
         """Rounds of all lanes so far."""
         self.late: deque[tuple[Moment, np.ndarray | None]] = deque()
         """Moments whose errors are not known yet, with the members' values there."""
+        self._begin(int(jax.random.randint(key_world, (), 0, 2**30)))
+
+    def begin_anew(self) -> None:
+        """New episodes in all lanes; those under way are left as they are."""
+        self._begin(int(self.rng.integers(2**30)))
+
+    def _begin(self, seed: int) -> None:
+        lanes = self.world.num_envs
+        self.obs = self.world.reset(seed)
+        self.first, self.over = np.ones(lanes, bool), np.zeros(lanes, bool)
+        self.total, self.length = np.zeros(lanes), np.zeros(lanes, int)
+        self.late.clear()
 
     def advance(self, belief: State) -> tuple[Moment | None, np.ndarray | None, list[Played]]:
         """One action in every lane. Gives the moment n steps ago, whose errors are known now (the mean |TD| of the
@@ -296,6 +304,8 @@ class Host:
         self.acting = self.learner.state.belief
         self.owed = 0.0
         self.rounds = since
+        self.begun = 0
+        """Updates in this process. Not `learner.updates`, which waits for the one under way."""
 
     @property
     def steps(self) -> int:
@@ -314,6 +324,7 @@ class Host:
             self.owed += self.world.num_envs * self.updates / self.learn_every
         while self.owed >= 1:
             self.owed -= 1
+            self.begun += 1
             read = self.learner.learn(self.buffer.draw(self.agent.batch_size), self.buffer.size)
             if read is not None:
                 self.buffer.prioritise(*read)

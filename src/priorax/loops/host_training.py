@@ -1,112 +1,22 @@
-"""`train_on_host`: one agent, many lanes, one seed; in a folder, if one is given (`run_folder.py`).
-
-A checkpoint holds the agent and how far the run was. It does not hold replay, nor where the games were: they begin anew
-when it goes on, as after a lost actor.
-"""
+"""`train_on_host`: an `Explorer` with a run's folder."""
 
 import contextlib
-import dataclasses
-import json
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
-from priorax.agents import AgentState, QLearner, Settings, build, settings
-from priorax.envs.atari import Atari, cells
-from priorax.envs.vector import VectorWorld
-from priorax.envs.worlds import make_world
-from priorax.loops.host import Host, Played
+from priorax.checks import positive_int
+from priorax.loops.explorer import HOST_NAMES, Explorer
+from priorax.loops.host_files import HostCheckpoints, HostEpisode, Pace, parse_row, record
 from priorax.loops.run_folder import RunFolder
-from priorax.loops.training import preset_for
-from priorax.storage import BadFile, Content, read, restore_tree, tree_arrays, write, write_atomically
-from priorax.version import __version__
+from priorax.storage import write_atomically
 
-HOST_DEFAULTS: dict[str, Any] = {
-    "agent": "bsp",
-    "env": "atari",
-    "game": None,
-    "size": 10,
-    "seed": 0,
-    "steps": 100_000,
-    "preset": None,
-}
+HOST_DEFAULTS: dict[str, Any] = {**HOST_NAMES, "steps": None, "episodes": None}
 """What a command that says nothing means."""
-
-
-class HostEpisode(NamedTuple):
-    """One finished episode, in the order in which they ended."""
-
-    episode: int
-    """From 1."""
-    step: int
-    """Actions so far, over all lanes."""
-    lane: int
-    total_return: float
-    """As the environment pays."""
-    length: int
-    loss: float
-    """Of the last update, mean over members."""
-    cells: int
-    """Distinct states seen so far, by Go-Explore's measure (a frame of 11 x 8 with 8 greys); 0 where not counted."""
-
-
-class HostTally(NamedTuple):
-    """How far a run is."""
-
-    rounds: int = 0
-    """Actions in each lane."""
-    finished: int = 0
-
-
-class HostSnapshot(NamedTuple):
-    """What a checkpoint holds."""
-
-    state: AgentState
-    tally: HostTally
-
-
-class HostCheckpoints:
-    """The last checkpoint in a folder: a file of the agent, and a small one, written last, that names it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.last: Any = None
-        path = folder / "commit.json"
-        if path.exists():
-            try:
-                found = json.loads(path.read_text())
-                tally = HostTally(**found["tally"])
-                self.last = _Commit(tally.rounds, str(found["state"]), int(found["rows_bytes"]), tally)
-            except (ValueError, TypeError, KeyError) as error:
-                raise BadFile(f"{path} is damaged ({error}); start the run again with --overwrite") from None
-
-    def save(self, snapshot: HostSnapshot, rows_bytes: int) -> None:
-        """Write the agent, then say so."""
-        self.folder.mkdir(exist_ok=True)
-        state = f"state-{snapshot.tally.rounds}.safetensors"
-        write(self.folder / state, Content("run", {}, tree_arrays(snapshot.state)))
-        self.last = _Commit(snapshot.tally.rounds, state, rows_bytes, snapshot.tally)
-        described = {"state": state, "rows_bytes": rows_bytes, "tally": snapshot.tally._asdict()}
-        write_atomically(self.folder / "commit.json", json.dumps(described).encode())
-        for path in self.folder.glob("state-*.safetensors"):
-            if path.name != state:
-                path.unlink()
-
-    def restore(self, like: AgentState) -> HostSnapshot:
-        """An agent of that shape, as it was."""
-        shape = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), like)
-        return HostSnapshot(restore_tree(shape, read(self.folder / self.last.state).arrays), self.last.tally)
-
-
-class _Commit(NamedTuple):
-    step: int
-    state: str
-    rows_bytes: int
-    tally: HostTally
+DEFAULT_STEPS = 100_000
+"""Where neither steps nor episodes are given."""
 
 
 class HostProgress(NamedTuple):
@@ -119,6 +29,8 @@ class HostProgress(NamedTuple):
     steps_per_second: float
     updates: int
     cells: int
+    evaluation: float | None = None
+    """The mean of the last evaluation."""
 
 
 class HostResult(NamedTuple):
@@ -134,7 +46,10 @@ class HostResult(NamedTuple):
     """Of the last 100 episodes."""
     best: float | None
     cells: int
+    """Distinct states seen, in this process."""
     steps_per_second: float
+    evaluation: float | None
+    """The mean of the last evaluation."""
     history: list[HostEpisode]
 
     def summary(self) -> dict[str, Any]:
@@ -142,36 +57,13 @@ class HostResult(NamedTuple):
         return {name: value for name, value in self._asdict().items() if name != "history"}
 
 
-def build_for(chosen: Settings, world: VectorWorld) -> QLearner:
-    """The agent with those settings, for that world."""
-    seen: dict[str, Any] = {
-        "num_states": getattr(world, "num_states", None),
-        "input_scale": getattr(world, "input_scale", ()),
-    }
-    agent = build(chosen, world.num_actions, **seen)
-    if not isinstance(agent, QLearner):
-        raise ValueError(f"belief={chosen.belief!r} does not run on the host; use an agent that learns Q by gradient")
-    return agent
+class Evaluations(NamedTuple):
+    """How often what is deployed is tried, in episodes of its own, and what it is."""
 
-
-def describe_run(asked: Mapping[str, Any], chosen: Settings) -> dict[str, Any]:
-    """What run.json says."""
-    return {**asked, "settings": json.loads(json.dumps(dataclasses.asdict(chosen))), "version": __version__}
-
-
-class Cells:
-    """Distinct states seen so far; nothing is counted where frames are no Atari screens."""
-
-    def __init__(self, counted: bool) -> None:
-        self.seen: set[bytes] = set()
-        self.counted = counted
-
-    def __call__(self, frames: np.ndarray) -> None:
-        if self.counted:
-            self.seen.update(cells(frames))
-
-    def __len__(self) -> int:
-        return len(self.seen)
+    every: int | None = None
+    """Actions between two; never, where there is none."""
+    episodes: int = 10
+    deploy: str = "mean"
 
 
 def train_on_host(
@@ -181,118 +73,97 @@ def train_on_host(
     game: str | None = None,
     size: int = 10,
     seed: int = 0,
-    steps: int = 100_000,
+    steps: int | None = None,
+    episodes: int | None = None,
     preset: str | None = None,
     changes: Mapping[str, Any] | None = None,
     out: Path | str | None = None,
     resume: bool = False,
     overwrite: bool = False,
     checkpoint_seconds: float = 60.0,
+    evaluations: Evaluations | None = None,
     report: Callable[[HostProgress], None] = lambda progress: None,
+    announce: Callable[[str], None] = lambda words: None,
     stop: Callable[[list[HostEpisode]], bool] = lambda history: False,
 ) -> HostResult:
-    """Train for so many actions over all lanes, or until `stop` says so. Ctrl-C leaves a checkpoint."""
-    preset = preset or preset_for(env)
-    chosen = settings(agent, preset, **(changes or {}))
-    world = make_world(env, chosen.lanes, size=size, game=game, seed=seed)
-    learner = build_for(chosen, world)
-    asked: dict[str, Any] = {"agent": agent, "env": env, "game": game, "size": size, "seed": seed, "preset": preset}
+    """Train for so many actions over all lanes, or episodes, or until `stop` says so. Ctrl-C leaves a checkpoint.
+
+    `announce` hears advice on the prior's scale.
+    """
+    if steps is None and episodes is None:
+        steps = DEFAULT_STEPS
+    for name, count in (("steps", steps), ("episodes", episodes)):
+        if count is not None:
+            positive_int(name, count)
     with contextlib.ExitStack() as stack:
-        stack.callback(world.close)
+        explorer = Explorer(env, agent, preset=preset, seed=seed, size=size, game=game, **(changes or {}))
+        stack.callback(explorer.close)
         folder = None
         if out is not None:
+            until = {"steps": steps, "episodes": episodes}
             columns = HostEpisode._fields
-            config = describe_run(asked, chosen)
-            files = RunFolder(Path(out), HostCheckpoints, config, {"steps": steps}, resume, overwrite, columns)
+            files = RunFolder(Path(out), HostCheckpoints, explorer.config, until, resume, overwrite, columns)
             folder = stack.enter_context(contextlib.closing(files))
-        found = Cells(isinstance(world, Atari))
-        since = folder.checkpoints.last.tally if folder is not None and folder.checkpoints.last else HostTally()
-        host = Host(
-            learner,
-            world,
-            seed,
-            learn_every=chosen.learn_every,
-            updates=chosen.updates,
-            learn_after=chosen.learn_after,
-            clip_rewards=chosen.clip_rewards,
-            look=found,
-            since=since.rounds,
-        )
-        history: list[HostEpisode] = []
-        if folder is not None and since.rounds:
-            host.learner.state = folder.checkpoints.restore(host.learner.state).state
-            host.acting = host.learner.state.belief
-            history = folder.rewind(since.finished, parse_row)
-        speed = _run(host, folder, history, found, steps, checkpoint_seconds, report, stop)
-        returns = [row.total_return for row in history]
+            if folder.checkpoints.last is not None:
+                explorer.restore(folder.checkpoints, folder.rewind(folder.checkpoints.last.tally.finished, parse_row))
+        scores = _Scores(None if out is None else Path(out) / "evaluations.csv", explorer.steps)
+        pace = Pace(explorer.steps)
+
+        def over() -> bool:
+            enough = episodes is not None and len(explorer.history) >= episodes
+            return enough or (steps is not None and explorer.steps >= steps) or stop(explorer.history)
+
+        def going() -> Iterator[list[HostEpisode]]:
+            tried = evaluations or Evaluations()
+            rounds = explorer.rounds(
+                evaluate_every=tried.every, evaluation_episodes=tried.episodes, deploy=tried.deploy
+            )
+            while not over():
+                each = next(rounds)
+                if each.advice is not None:
+                    announce(each.advice)
+                if each.evaluation is not None:
+                    scores.add(each.steps, each.evaluation)
+                yield each.episodes
+
+        def progress() -> HostProgress:
+            done = explorer.summary()
+            speed, updates = pace(explorer.steps), explorer.host.learner.updates
+            return HostProgress(
+                done["steps"], done["episodes"], done["mean_return"], speed, updates, done["cells"], scores.last
+            )
+
+        record(going(), folder, explorer.snapshot, checkpoint_seconds, lambda: report(progress()))
         result = HostResult(
             agent,
             env,
             seed,
-            preset,
-            host.steps,
-            len(history),
-            mean_of_last(returns),
-            max(returns, default=None),
-            len(found),
-            speed,
-            history,
+            explorer.asked["preset"],
+            **explorer.summary(),
+            steps_per_second=pace(explorer.steps),
+            evaluation=scores.last,
+            history=explorer.history,
         )
         if folder is not None:
-            folder.finish(_snapshot(host, history), {**asked, **result.summary()})
+            folder.finish(explorer.snapshot(), {**explorer.asked, **result.summary()})
         return result
 
 
-def mean_of_last(returns: list[float]) -> float | None:
-    """Of the last 100."""
-    return float(np.mean(returns[-100:])) if returns else None
+class _Scores:
+    """Evaluations so far, in a file if there is one; what is beyond where the run goes on is cut off."""
 
+    def __init__(self, path: Path | None, since: int) -> None:
+        self.path = path
+        self.last: float | None = None
+        if path is not None and path.exists():
+            head, *lines = path.read_text().splitlines()
+            kept = [line for line in lines if int(line.split(",")[0]) <= since]
+            write_atomically(path, "".join(f"{line}\n" for line in [head, *kept] if kept).encode())
 
-def _run(
-    host: Host,
-    folder: RunFolder | None,
-    history: list[HostEpisode],
-    found: Cells,
-    steps: int,
-    checkpoint_seconds: float,
-    report: Callable[[HostProgress], None],
-    stop: Callable[[list[HostEpisode]], bool],
-) -> float:
-    """On to the end; gives actions per second."""
-    begun, first, told = time.perf_counter(), host.steps, 0.0
-    speed = 0.0
-    try:
-        while host.steps < steps and not stop(history):
-            new = [_row(played, host, len(history) + i, found) for i, played in enumerate(host.round(), start=1)]
-            history.extend(new)
-            if folder is not None:
-                if new:
-                    folder.append(new)
-                folder.checkpoint(_snapshot(host, history), unless_younger_than=checkpoint_seconds)
-            now = time.perf_counter()
-            speed = (host.steps - first) / max(now - begun, 1e-9)
-            if now - told > 0.5:
-                told = now
-                mean = mean_of_last([row.total_return for row in history])
-                report(HostProgress(host.steps, len(history), mean, speed, host.learner.updates, len(found)))
-    except KeyboardInterrupt:
-        if folder is not None:
-            folder.checkpoint(_snapshot(host, history))
-        raise
-    return speed
-
-
-def _row(played: Played, host: Host, number: int, found: Cells) -> HostEpisode:
-    return HostEpisode(
-        number, host.steps, played.lane, played.total_return, played.length, host.learner.loss, len(found)
-    )
-
-
-def _snapshot(host: Host, history: list[HostEpisode]) -> HostSnapshot:
-    return HostSnapshot(host.learner.state, HostTally(host.rounds, len(history)))
-
-
-def parse_row(row: Mapping[str, str]) -> HostEpisode:
-    """A row of episodes.csv."""
-    kinds = (int, int, int, float, int, float, int)
-    return HostEpisode(*(kind(row[name]) for kind, name in zip(kinds, HostEpisode._fields, strict=True)))
+    def add(self, step: int, returns: list[float]) -> None:
+        self.last = float(np.mean(returns))
+        if self.path is not None:
+            new = not self.path.exists() or self.path.stat().st_size == 0
+            rows = [f"{step},{i},{total}\n" for i, total in enumerate(returns, start=1)]
+            with self.path.open("a") as file:
+                file.write(("step,episode,total_return\n" if new else "") + "".join(rows))

@@ -3,7 +3,8 @@
 run.json          what was asked for, and by which version
 episodes.csv      one row per episode
 tensorboard/      the same as events
-checkpoint/       see checkpoints.py
+evaluations.csv   what was deployed, in episodes of its own, where that was asked for
+checkpoint/       see commits.py
 result.json       what came out, once it is done
 """
 
@@ -37,7 +38,7 @@ class RunFolder:
         path: Path,
         checkpoints: Callable[[Path], Any],
         config: dict[str, Any],
-        until: dict[str, int],
+        until: Mapping[str, int | None],
         resume: bool = False,
         overwrite: bool = False,
         columns: Sequence[str] = Episode._fields,
@@ -72,13 +73,13 @@ class RunFolder:
 
     def restore(self, loop: Loop, key: PRNGKeyArray, params: Any) -> tuple[Snapshot, list[Episode]]:
         """The last checkpoint and the rows that belong to it; later rows are cut off."""
-        snapshot, _ = self.checkpoints.restore(loop, key, params)
+        snapshot = self.checkpoints.restore(loop, key, params)
         return snapshot, self.rewind(snapshot.tally.finished, _episode)
 
     def rewind(self, finished: int, parse: Callable[[Mapping[str, str]], Any]) -> list[Any]:
         """The rows that belong to the last checkpoint; later ones are cut off."""
         self.rows.truncate(self.checkpoints.last.rows_bytes)
-        history = _read_rows(self.path, parse)
+        history = read_rows(self.path, parse)
         if len(history) != finished:
             raise BadFile(
                 f"{self.path / 'episodes.csv'} has {len(history)} episodes, its checkpoint {finished}: "
@@ -148,6 +149,28 @@ class RunFolder:
             ) from error
 
 
+@contextlib.contextmanager
+def replaced(path: Path) -> Iterator[Path]:
+    """A folder to write a run into, which then takes the place of the run at `path`, if there is one: whatever happens
+    meanwhile, one of them is whole."""
+    if path.exists() and not (path / "run.json").is_file() and any(path.iterdir()):
+        raise ValueError(f"{str(path)!r} holds something else than a run; choose another folder")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh, old = (path.with_name(f".{path.name}.{word}") for word in ("new", "old"))
+    for left_over in (fresh, old):
+        shutil.rmtree(left_over, ignore_errors=True)
+    try:
+        yield fresh
+        if path.exists():
+            path.rename(old)
+        fresh.rename(path)
+    finally:
+        if not path.exists() and old.exists():
+            old.rename(path)
+        for left_over in (fresh, old):
+            shutil.rmtree(left_over, ignore_errors=True)
+
+
 def read_config(path: Path) -> dict[str, Any]:
     """What the run in this folder was asked for."""
     if not (path / "run.json").is_file():
@@ -163,10 +186,11 @@ def read_config(path: Path) -> dict[str, Any]:
 
 def read_episodes(path: Path) -> list[Episode]:
     """The rows of a run's folder."""
-    return _read_rows(path, _episode)
+    return read_rows(path, _episode)
 
 
-def _read_rows(path: Path, parse: Callable[[Mapping[str, str]], Any]) -> list[Any]:
+def read_rows(path: Path, parse: Callable[[Mapping[str, str]], Any]) -> list[Any]:
+    """The rows of a run's folder, of that kind."""
     try:
         with (path / "episodes.csv").open(newline="") as file:
             return [parse(row) for row in csv.DictReader(file)]
@@ -208,5 +232,5 @@ def _remove_run(path: Path) -> None:
     """The files of a run, and nothing else that may be in the folder."""
     for name in ("checkpoint", "tensorboard"):
         shutil.rmtree(path / name, ignore_errors=True)
-    for name in ("episodes.csv", "result.json", "run.json"):
+    for name in ("episodes.csv", "evaluations.csv", "result.json", "run.json"):
         (path / name).unlink(missing_ok=True)

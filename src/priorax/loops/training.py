@@ -15,11 +15,14 @@ from jaxtyping import Array, PRNGKeyArray
 
 from priorax.agents import QLearner, Settings, build, check_members_differ, settings
 from priorax.checks import one_of, positive_int
-from priorax.envs import Environment, Held, action_bound, make_environment
-from priorax.envs.worlds import GYMNASIUM, lives_on_host
+from priorax.envs import GYMNAX, Environment, Held, action_bound, input_scale, make_environment, num_states
+from priorax.envs.given import as_world
+from priorax.envs.worlds import BSUITE, GYMNASIUM, lives_on_host
 from priorax.loops.checkpoints import Checkpoints
 from priorax.loops.compiled import Episode, Live, Loop, chunks, episodes_to_learn, episodes_to_solve, start
+from priorax.loops.doubt import LEAST_UPDATES, ROWS, Adviser, better, measure
 from priorax.loops.run_folder import RunFolder, read_config
+from priorax.loops.scaling import is_auto, propose, without_auto
 from priorax.storage import BadFile
 from priorax.version import __version__
 
@@ -32,16 +35,23 @@ DEFAULTS: dict[str, Any] = {
     "env": "deep_sea",
     "size": 10,
     "seed": 0,
-    "episodes": 2000,
+    "episodes": None,
+    "steps": None,
     "preset": None,
 }
 """What a command that says nothing means; no preset is the environment's own."""
+DEFAULT_EPISODES = 2000
+"""Where neither episodes nor steps are given."""
+LOOK_EVERY = 5
+"""Chunks between two looks at whether the prior's scale suits."""
 
 
 def preset_for(env: str) -> str:
     """The hyperparameters found best there."""
+    if env.startswith((GYMNASIUM, GYMNAX, BSUITE)):
+        return "tuned" if env.startswith(f"{BSUITE}deep_sea") else "gymnasium"
     if lives_on_host(env):
-        return "gymnasium" if env.startswith(GYMNASIUM) else "small"
+        return "small"
     return "swingup" if "cartpole" in env.lower() else "tuned"
 
 
@@ -54,6 +64,7 @@ class Progress(NamedTuple):
     """None where the environment does not tell."""
     steps_per_second: float
     learned: int | None
+    step: int
 
 
 class Result(NamedTuple):
@@ -95,7 +106,8 @@ def train(
     *,
     size: int = 10,
     seed: int = 0,
-    episodes: int = 2000,
+    episodes: int | None = None,
+    steps: int | None = None,
     preset: str | None = None,
     changes: Mapping[str, Any] | None = None,
     out: Path | str | None = None,
@@ -106,29 +118,44 @@ def train(
     learned_after: int = 1,
     checkpoint_seconds: float = 60.0,
     report: Callable[[Progress], None] = lambda progress: None,
+    announce: Callable[[str], None] = lambda words: None,
     probe: Probe | None = None,
 ) -> Result:
     """Train an agent by name in an environment by name (or your own, in gymnax's shape). Ctrl-C leaves a checkpoint.
 
-    `changes` to the preset's hyperparameters (`agents.Settings`; no preset: the environment's own), `out` a folder for
-    rows and checkpoints. It counts as learned when average regret falls below `learned_below`, from episode
-    `learned_after` on. `probe` looks at the run between chunks of steps.
+    For so many `episodes`, or up to the episode that passes so many `steps`. `changes` to the preset's hyperparameters
+    (`agents.Settings`; no preset: the environment's own), `out` a folder for rows and checkpoints. It counts as learned
+    when average regret falls below `learned_below`, from episode `learned_after` on. `probe` looks at the run between
+    chunks of steps; `announce` hears advice on the prior's scale.
     """
-    positive_int("episodes", episodes)
+    if episodes is None and steps is None:
+        episodes = DEFAULT_EPISODES
+    for what, count in (("episodes", episodes), ("steps", steps)):
+        if count is not None:
+            positive_int(what, count)
     name = env if isinstance(env, str) else type(env).__name__
     preset = preset or preset_for(name)
-    chosen = settings(agent, preset, **(changes or {}))
+    auto = is_auto(changes or {})
+    chosen = settings(agent, preset, **without_auto(changes or {}))
+    if auto:
+        chosen = dataclasses.replace(chosen, prior_scale=propose(chosen, as_world(env, 4, size=size).world, seed).scale)
     loop, key, params = prepare(chosen, env, size, seed)
     asked: dict[str, Any] = {"agent": agent, "env": name, "size": size, "seed": seed, "preset": preset}
-    until = _Until(learned_below, learned_after, stop_when_learned)
+    until = _Until(episodes, steps, learned_below, learned_after, stop_when_learned)
+    adviser = Adviser(chosen.prior_scale)
     config = {**asked, "settings": json.loads(json.dumps(dataclasses.asdict(chosen))), "version": __version__}
     if out is None:
-        return _run(loop, key, params, None, asked, episodes, until, checkpoint_seconds, report, probe)
+        return _run(loop, key, params, None, asked, until, checkpoint_seconds, report, probe, adviser, announce)
     files = RunFolder(
-        Path(out), lambda path: Checkpoints(path, loop.agent.buffer), config, {"episodes": episodes}, resume, overwrite
+        Path(out),
+        lambda path: Checkpoints(path, loop.agent.buffer),
+        config,
+        {"episodes": episodes, "steps": steps},
+        resume,
+        overwrite,
     )
     with contextlib.closing(files) as folder:
-        return _run(loop, key, params, folder, asked, episodes, until, checkpoint_seconds, report, probe)
+        return _run(loop, key, params, folder, asked, until, checkpoint_seconds, report, probe, adviser, announce)
 
 
 def prepare(chosen: Settings, env: str | Environment, size: int, seed: int) -> tuple[Loop, PRNGKeyArray, Any]:
@@ -143,15 +170,23 @@ def prepare(chosen: Settings, env: str | Environment, size: int, seed: int) -> t
     values = None
     if chosen.prior == "optimal" and hasattr(world, "optimal_values"):
         values = np.reshape(world.optimal_values(params, chosen.discount), (-1, world.num_actions))
-    known: dict[str, Any] = {name: getattr(world, name, None) for name in ("num_states", "horizon")}
-    seen: dict[str, Any] = {"bound": action_bound(world), "input_scale": getattr(world, "input_scale", ())}
-    agent = build(chosen, world.num_actions, **known, optimal_values=values, **seen)
+    agent = build(
+        chosen,
+        world.num_actions,
+        num_states=num_states(world),
+        horizon=getattr(world, "horizon", None),
+        optimal_values=values,
+        bound=action_bound(world),
+        input_scale=input_scale(world),
+    )
     return Loop(world, agent, chosen.learn_every, chosen.updates), key, params
 
 
 class _Until(NamedTuple):
-    """When a run counts as learned, and whether it stops then."""
+    """How long a run is; when it counts as learned, and whether it stops then."""
 
+    episodes: int | None
+    steps: int | None
     below: float
     after: int
     stop: bool
@@ -163,11 +198,12 @@ def _run(
     params: Any,
     folder: RunFolder | None,
     asked: dict[str, Any],
-    episodes: int,
     until: _Until,
     checkpoint_seconds: float,
     report: Callable[[Progress], None],
     probe: Probe | None,
+    adviser: Adviser,
+    announce: Callable[[str], None],
 ) -> Result:
     """Start or go on, up to the end."""
     history: list[Episode] = []
@@ -185,8 +221,11 @@ def _run(
 
     learned = first_below(history)
 
+    taken = sum(row.length for row in history)
+
     def over() -> bool:
-        return len(history) >= episodes or (until.stop and learned is not None)
+        enough = until.episodes is not None and len(history) >= until.episodes
+        return enough or (until.steps is not None and taken >= until.steps) or (until.stop and learned is not None)
 
     steps = chunks(loop, key, params, snapshot, CHUNK)
     try:
@@ -196,11 +235,18 @@ def _run(
             known = len(history)
             for row in ended:
                 history.append(row)
+                taken += row.length
                 learned = learned or first_below([row])
                 if over():
                     break
             if probe is not None:
                 probes.append({"episode": len(history), **probe(loop, following.live)})
+            if clock.laps % LOOK_EVERY == 0:
+                returns = [row.total_return for row in history]
+                good = learned is not None if tells else better(returns)
+                words = _advice(loop, following.live, adviser, returns, good)
+                if words is not None:
+                    announce(words)
             if folder is not None:
                 folder.append(history[known:])
             if not over():  # what is beyond the end is in no checkpoint: a finished run can be made longer
@@ -210,7 +256,7 @@ def _run(
             if history[known:]:
                 last = history[-1]
                 regret = last.average_regret if tells else None
-                report(Progress(last.episode, last.total_return, regret, clock.speed * held, learned))
+                report(Progress(last.episode, last.total_return, regret, clock.speed * held, learned, taken))
     except KeyboardInterrupt:
         if folder is not None:
             folder.checkpoint(snapshot)
@@ -242,6 +288,19 @@ def _check_at_start(loop: Loop, live: Live) -> None:
 
     if isinstance(loop.agent, QLearner):
         check_members_differ(loop.agent, live.agent.belief, jax.tree.map(around, live.obs))
+
+
+def _advice(loop: Loop, live: Live, adviser: Adviser, returns: list[float], learned: bool) -> str | None:
+    """On the prior's scale, by transitions of replay; of indices, by how many are in it."""
+    agent, state = loop.agent, live.agent
+    if not isinstance(agent, QLearner) or int(state.updates) < LEAST_UPDATES:
+        return None
+    kept = min(int(state.buffer.time), agent.buffer.capacity)
+    step = agent.buffer.get(state.buffer, jax.random.randint(jax.random.key(0), (ROWS,), 0, kept)).transition
+    found = measure(agent, state.belief, step.obs, step.action)
+    seen = state.buffer.data.transition.obs
+    cells = len(np.unique(seen)) if num_states(loop.env) is not None else None
+    return adviser.look(found, int(state.updates), cells, returns, learned)
 
 
 class _Clock:
@@ -278,6 +337,8 @@ def parse_changes(words: Sequence[str]) -> dict[str, Any]:
 def _parse(name: str, text: str) -> Any:
     """A value of that setting's kind."""
     example = getattr(Settings(), name)
+    if name == "prior_scale" and text == "auto":
+        return text
     try:
         if isinstance(example, bool):
             return {"true": True, "false": False}[text.lower()]
@@ -298,10 +359,12 @@ def resumed(
     names of all that can be asked for: those of `train`, unless told."""
     found = read_config(path)
     try:
-        asked = {name: found[name] for name in defaults}
+        asked = {name: found.get(name) if default is None else found[name] for name, default in defaults.items()}
         stored = {**found["settings"], "widths": tuple(found["settings"]["widths"])}
     except (KeyError, TypeError) as error:
         raise BadFile(f"{path / 'run.json'} is damaged ({error!r}); start the run again with --overwrite") from None
+    if given.keys() & {"episodes", "steps"}:
+        asked |= dict.fromkeys(asked.keys() & {"episodes", "steps"})  # the new length, not also the old one
     if any(asked[name] != given[name] for name in ("agent", "preset") if name in given):
         return {**asked, **given, "changes": changes}  # other settings altogether: `train` says which
     return {**asked, **given, "changes": {**stored, **changes}}

@@ -44,7 +44,7 @@ def load(path: Path) -> Learned:
     checkpoints = Checkpoints(path / "checkpoint", loop.agent.buffer)
     if checkpoints.last is None:
         raise ValueError(f"{str(path)!r} has no checkpoint yet; let the run go on for a while")
-    snapshot, _ = checkpoints.restore(loop, key, params)
+    snapshot = checkpoints.restore(loop, key, params)
     env: Any = loop.env
     hold = env.times if isinstance(env, Held) else 1
     return Learned(loop.agent, snapshot.live.agent, env.env if isinstance(env, Held) else env, hold, params)

@@ -8,6 +8,7 @@ A transition can be drawn as soon as its return is complete, and until a frame o
 is its priority above zero.
 """
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -141,14 +142,8 @@ class SequenceBuffer:
         lanes = np.arange(settings.num_lanes) if lanes is None else np.asarray(lanes)
         slot = self.added[lanes] % settings.length
         self.run[lanes] = np.where(moment.first, 1, self.run[lanes] + 1)
-        for ring, part in zip(
-            (self.frames, self.first, self.action, self.reward, self.terminated, self.ended, self.acted, self.mask),
-            moment[:8],
-            strict=True,
-        ):
+        for ring, part in zip(self._rings().values(), moment, strict=False):  # the last, a prior, may not be there
             ring[lanes, slot] = part
-        if self.prior is not None:
-            self.prior[lanes, slot] = moment.prior
         new = np.full(len(lanes), self.highest) if error is None else self._power(np.asarray(error))
         self.highest = max(self.highest, float(new.max()))
         self.pending[lanes, slot] = np.where(moment.acted, new, 0.0)
@@ -156,10 +151,11 @@ class SequenceBuffer:
         self._overwritten(lanes, slot)
         self._complete(lanes, slot)
 
-    def draw(self, size: int) -> Drawn:
-        """A minibatch; there must be something to draw."""
+    def draw(self, size: int, rng: np.random.Generator | None = None) -> Drawn:
+        """A minibatch; there must be something to draw. With another `rng` to look, what is learned from stays the
+        same."""
         settings = self.settings
-        place, share = self.tree.draw(self.rng.random(size))
+        place, share = self.tree.draw((rng or self.rng).random(size))
         lane, slot = np.divmod(place, settings.length)
         reward, discount = np.zeros(size, np.float32), np.full(size, settings.discount, np.float32)
         last, on = slot, np.ones(size, bool)
@@ -196,6 +192,53 @@ class SequenceBuffer:
         new = self._power(np.asarray(error))
         self.highest = max(self.highest, float(new.max()))
         self.tree.set(where[kept], new[kept])
+
+    @property
+    def time(self) -> int:
+        """Frames ever added to a lane, where all lanes got as many."""
+        return int(self.added[0])
+
+    def inserted(self, first: int, end: int) -> dict[str, np.ndarray]:
+        """The frames added to every lane in [first, end), with all that belongs to them, for a file."""
+        slots = np.arange(first, end) % self.settings.length
+        return {name: ring[:, slots] for name, ring in self._rings().items()}
+
+    def counters(self) -> dict[str, np.ndarray]:
+        """All else that a file needs, so that replay goes on where it was."""
+        return {
+            "added": self.added,
+            "run": self.run,
+            "pending": self.pending,
+            "priorities": self.tree.levels[0].ravel()[: self.pending.size],
+            "highest": np.asarray(self.highest),
+        }
+
+    def refill(self, counters: Mapping[str, np.ndarray], parts: Iterable[tuple[int, int, Mapping[str, Any]]]) -> None:
+        """As it was when `counters` were taken, from what was `inserted`: from when, to when, and what."""
+        for first, end, arrays in parts:
+            slots = np.arange(first, end) % self.settings.length
+            for name, ring in self._rings().items():
+                ring[:, slots] = arrays[name]
+        for name in ("added", "run", "pending"):
+            getattr(self, name)[...] = counters[name]
+        self.highest = float(counters["highest"])
+        priorities = counters["priorities"]
+        places = np.flatnonzero(priorities)
+        self.tree.set(places, priorities[places])
+
+    def _rings(self) -> dict[str, np.ndarray]:
+        """What is kept of each frame."""
+        rings = {
+            "frames": self.frames,
+            "first": self.first,
+            "action": self.action,
+            "reward": self.reward,
+            "terminated": self.terminated,
+            "ended": self.ended,
+            "acted": self.acted,
+            "mask": self.mask,
+        }
+        return rings if self.prior is None else {**rings, "prior": self.prior}
 
     def stacked(self, lane: np.ndarray, slot: np.ndarray) -> np.ndarray:
         """The observations that ended in those frames, the newest last."""

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from priorax.agents import Settings, settings
-from priorax.envs import ENVIRONMENTS, make_environment
-from priorax.envs.worlds import GYMNASIUM, lives_on_host
+from priorax.envs import ENVIRONMENTS, GYMNAX, make_environment
+from priorax.envs.worlds import BSUITE, GYMNASIUM, lives_on_host
 from priorax.loops.training import parse_changes
 from priorax.storage import BadFile
 
@@ -25,7 +25,7 @@ LEARNED_BELOW = 0.9
 """The average regret below which a run that is not over counts as learned; one that is over says so itself."""
 NEEDED = ("episode", "total_return")
 ASKED = ("agent", "env", "seed", "preset")
-SIZELESS = ("atari", "bernoulli_bandit", "cartpole_", GYMNASIUM)
+SIZELESS = ("atari", "bernoulli_bandit", "cartpole_", GYMNASIUM, BSUITE, GYMNAX)
 """How the names of environments begin that ignore their size."""
 MISSING = object()
 
@@ -237,7 +237,7 @@ def command(run: Run) -> tuple[str, str]:
     except (ValueError, TypeError) as error:
         return "", f"No command of this version repeats it: {error}"
     env = str(config["env"])
-    if not lives_on_host(env) and env not in ENVIRONMENTS:
+    if not lives_on_host(env) and not env.startswith(GYMNAX) and env not in ENVIRONMENTS:
         return "", f"No command repeats it: {env} is an environment of your own; pass it to priorax.train."
     distributed = "actors" in config
     names = ["agent", "env", "game", "size", "seed", "episodes", "steps", "preset"]

@@ -251,8 +251,8 @@ def _run(run: Run) -> str:
 def _asked(run: Run) -> str:
     """How much of it there is to be."""
     for name in ("episodes", "steps"):
-        if name in run.config:
-            return _text(f": {run.config[name]:,} {name} asked for" if isinstance(run.config[name], int) else "")
+        if isinstance(run.config.get(name), int):
+            return _text(f": {run.config[name]:,} {name} asked for")
     return ""
 
 

@@ -1,0 +1,52 @@
+"""What an agent has learned, without exploring: what its functions say of an observation, and the action to take."""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array
+
+from priorax.agents.q_learner import QLearner
+from priorax.beliefs import State, belief_values
+from priorax.checks import one_of
+
+DEPLOY = ("mean", "vote", "member")
+"""What to deploy. mean: the best action by the mean of all functions, the surest to be good; vote: the one that most
+functions find best, ties decided by the mean, which one wild function cannot sway; member: the best of one function
+drawn at random, as in exploration."""
+
+
+class Values(NamedTuple):
+    """Q-values as an agent believes them."""
+
+    mean: np.ndarray
+    """[..., action]: over functions."""
+    spread: np.ndarray
+    """[..., action]: their standard deviation, which is what the agent does not know."""
+    members: np.ndarray
+    """[function, ..., action]: each member's own; of what is no ensemble, draws."""
+
+
+def values(agent: QLearner, belief: State, obs: np.ndarray) -> Values:
+    """Of a batch of observations. What is drawn is the same each time."""
+    members = np.asarray(_members(agent, belief, obs))
+    return Values(members.mean(axis=0), members.std(axis=0), members)
+
+
+@eqx.filter_jit
+def _members(agent: QLearner, belief: State, obs: Any) -> Array:
+    return belief_values(agent.belief, belief, jax.random.key(0), obs)
+
+
+def best(found: Values, deploy: str = "mean", member: Any = 0) -> np.ndarray:
+    """The action for each of a batch; `member`, of each or of all, is for `deploy="member"`. Of equal actions, the
+    first."""
+    one_of("deploy", deploy, DEPLOY)
+    if deploy == "mean":
+        return found.mean.argmax(axis=-1)
+    if deploy == "member":
+        return found.members[member, np.arange(len(found.mean))].argmax(axis=-1)
+    count = found.mean.shape[-1]
+    votes = (found.members.argmax(axis=-1)[..., None] == np.arange(count)).sum(axis=0)
+    return np.where(votes == votes.max(axis=-1, keepdims=True), found.mean, -np.inf).argmax(axis=-1)

@@ -1,0 +1,370 @@
+"""`Explorer`: an agent in an environment that is not compiled, to train, look at, deploy, save and load.
+
+    agent = Explorer("gymnasium:CartPole-v1", seed=0)
+    agent.learn(total_steps=20_000)
+    agent.predict(obs)
+
+What it explores with (one member for each episode) and what it deploys (the mean of all, unless told) are two things.
+"""
+
+import contextlib
+import dataclasses
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from priorax.agents import QLearner, Settings, build, settings
+from priorax.agents.deploying import DEPLOY, Values, best, values
+from priorax.checks import one_of, positive_int
+from priorax.envs.given import World, as_world, shows_pictures
+from priorax.envs.vector import VectorWorld
+from priorax.envs.worlds import lives_on_host
+from priorax.loops.cells import Cells
+from priorax.loops.doubt import ROWS, Adviser, better, measure
+from priorax.loops.host import Host
+from priorax.loops.host_files import (
+    HostCheckpoints,
+    HostEpisode,
+    HostSnapshot,
+    HostTally,
+    describe_run,
+    mean_of_last,
+    parse_row,
+)
+from priorax.loops.run_folder import RunFolder, read_rows, replaced
+from priorax.loops.scaling import is_auto, propose, without_auto
+from priorax.loops.training import preset_for, resumed
+from priorax.loops.watching import load
+
+LOOK_EVERY = 1000
+"""Updates between two looks at whether the prior's scale suits."""
+
+
+class Round(NamedTuple):
+    """One action in every lane, and what came of it."""
+
+    steps: int
+    """Actions so far, over all lanes."""
+    episodes: list[HostEpisode]
+    """That ended in it."""
+    evaluation: list[float] | None
+    """Returns of what is deployed, in episodes of its own, where they were due."""
+    advice: str | None
+    """On the prior's scale, where there is something to say."""
+
+
+class Explorer:
+    """See the module's docstring."""
+
+    def __init__(
+        self,
+        env: World,
+        agent: str = "bsp",
+        *,
+        preset: str | None = None,
+        seed: int = 0,
+        size: int = 10,
+        game: str | None = None,
+        **changes: Any,
+    ) -> None:
+        """`env`: a name (gymnasium:CartPole-v1, gymnax:..., bsuite:..., or one of ours), a Gymnasium environment, a
+        function that makes one, a vector of them, a dm_env environment, one in gymnax's shape, or a `VectorWorld`.
+
+        `agent` by name and `preset` of its hyperparameters, with `changes` to them (`agents.Settings`);
+        prior_scale="auto" has a scale proposed. Everything random follows from `seed`, but for what an environment
+        object draws by itself.
+        """
+        name = env if isinstance(env, str) else f"object:{type(env).__name__}"
+        self.make = lambda lanes: as_world(env, lanes, size=size, game=game, seed=seed)
+        if preset is None:
+            preset = preset_for(env) if isinstance(env, str) else "gymnasium"
+            if preset == "gymnasium":
+                world, shared = self.make(1)
+                preset = "small" if shows_pictures(world) else preset
+                if not shared:
+                    world.close()
+        auto = is_auto(changes)
+        chosen = settings(agent, preset, **without_auto(changes))
+        self.world, self.shared = self.make(chosen.lanes)
+        if auto:
+            scale = propose(chosen, self.world, seed).scale
+            chosen = settings(agent, preset, **{**changes, "prior_scale": scale})
+        self.settings, self.seed = dataclasses.replace(chosen, lanes=self.world.num_envs), seed
+        self.asked: dict[str, Any] = {
+            "agent": agent,
+            "env": name,
+            "game": game,
+            "size": size,
+            "seed": seed,
+            "preset": preset,
+        }
+        self.cells = Cells(self.world)
+        self.host = self._living()
+        self.history: list[HostEpisode] = []
+        """Episodes of exploration that ended."""
+        self.adviser = Adviser(chosen.prior_scale)
+        self.evaluations = 0
+
+    def _living(self, since: int = 0) -> Host:
+        chosen = self.settings
+        return Host(
+            build_for(chosen, self.world),
+            self.world,
+            self.seed,
+            learn_every=chosen.learn_every,
+            updates=chosen.updates,
+            learn_after=chosen.learn_after,
+            clip_rewards=chosen.clip_rewards,
+            look=self.cells,
+            since=since,
+        )
+
+    @property
+    def steps(self) -> int:
+        """Actions so far, over all lanes."""
+        return self.host.steps
+
+    @property
+    def num_members(self) -> int:
+        """K; 1 where there is no ensemble."""
+        return self.host.agent.belief.num_streams
+
+    def learn(
+        self,
+        total_steps: int,
+        callback: Callable[[Round], Any] | None = None,
+        *,
+        evaluate_every: int | None = None,
+        evaluation_episodes: int = 10,
+        deploy: str = "mean",
+    ) -> "Explorer":
+        """Explore and learn for so many actions more, over all lanes. A callback that gives False ends it."""
+        for each in self.rounds(
+            total_steps, evaluate_every=evaluate_every, evaluation_episodes=evaluation_episodes, deploy=deploy
+        ):
+            if callback is not None and callback(each) is False:
+                break
+        return self
+
+    def rounds(
+        self,
+        total_steps: int | None = None,
+        *,
+        evaluate_every: int | None = None,
+        evaluation_episodes: int = 10,
+        deploy: str = "mean",
+    ) -> Iterator[Round]:
+        """The same as a generator, without an end where no number is given: an action in every lane at a time."""
+        if total_steps is not None:
+            positive_int("total_steps", total_steps)
+        if evaluate_every is not None:
+            positive_int("evaluate_every", evaluate_every)
+        one_of("deploy", deploy, DEPLOY)
+        positive_int("evaluation_episodes", evaluation_episodes)
+        return self._rounds(total_steps, evaluate_every, evaluation_episodes, deploy)
+
+    def _rounds(self, total: int | None, every: int | None, episodes: int, deploy: str) -> Iterator[Round]:
+        end = math.inf if total is None else self.steps + total
+        while self.steps < end:
+            before, updates = self.steps, self.host.begun
+            played = self.host.round()
+            new = [
+                HostEpisode(
+                    len(self.history) + i,
+                    self.steps,
+                    each.lane,
+                    each.total_return,
+                    each.length,
+                    self.host.learner.loss,
+                    len(self.cells),
+                )
+                for i, each in enumerate(played, start=1)
+            ]
+            self.history.extend(new)
+            advice = self._advice() if self.host.begun // LOOK_EVERY > updates // LOOK_EVERY else None
+            due = every is not None and self.steps // every > before // every
+            yield Round(self.steps, new, self.evaluate(episodes, deploy) if due else None, advice)
+
+    def predict(self, obs: Any, deploy: str | int = "mean") -> Any:
+        """The action for one observation, or those for a batch, as the environment gives and takes them.
+
+        `deploy`: "mean" of all members (the default), "vote" of the majority, "member": one drawn at each call; or the
+        number of a member, to follow one through an episode.
+        """
+        batch, single = self._batch(obs)
+        member: Any = 0
+        if isinstance(deploy, (int, np.integer)) and not isinstance(deploy, bool):
+            if not 0 <= deploy < self.num_members:
+                raise ValueError(f"deploy={deploy} must be at least 0 and below {self.num_members}, or a name")
+            deploy, member = "member", int(deploy)
+        elif deploy == "member":
+            member = int(self.host.actor.rng.integers(self.num_members))
+        action = best(values(self.host.agent, self.belief, batch), str(deploy), member)
+        action = action + getattr(self.world, "first_action", 0)
+        return int(action[0]) if single else action
+
+    def values(self, obs: Any) -> Values:
+        """What the members say of one observation, or of a batch: their mean, their spread, and each one's Q."""
+        batch, single = self._batch(obs)
+        found = values(self.host.agent, self.belief, batch)
+        return Values(found.mean[0], found.spread[0], found.members[:, 0]) if single else found
+
+    @property
+    def belief(self) -> Any:
+        """The state of its belief (`beliefs.State`), as learned so far."""
+        return self.host.learner.state.belief
+
+    def _batch(self, obs: Any) -> tuple[np.ndarray, bool]:
+        """Observations as the networks see them, and whether it was one."""
+        found = self.world.seen(obs) if hasattr(self.world, "seen") else np.asarray(obs, self.world.frame_dtype)
+        shape = (*((self.world.stack,) if self.world.stack > 1 else ()), *self.world.frame_shape)
+        if found.shape == shape:
+            return found[None], True
+        if found.shape[1:] != shape or found.ndim != len(shape) + 1:
+            raise ValueError(
+                f"obs has shape {np.shape(obs)}, and must be one observation or a batch of them, as the environment "
+                f"gives them: {shape} or (batch, ...)"
+            )
+        return found, False
+
+    def evaluate(self, episodes: int = 10, deploy: str = "mean", seed: int | None = None) -> list[float]:
+        """Returns of what is deployed, in so many episodes apart from exploration; nothing is learned from them.
+
+        An environment that was handed over as an object is played in itself, and exploration then begins a new episode;
+        any other is made anew. Without a `seed` each evaluation has other random numbers than the one before.
+        """
+        positive_int("episodes", episodes)
+        one_of("deploy", deploy, DEPLOY)
+        self.evaluations += 1
+        if seed is None:
+            seed = int(np.random.SeedSequence([self.seed, 1, self.evaluations]).generate_state(1)[0])
+        if self.shared:
+            returns = self._play(self.world, episodes, deploy, seed)
+            self.host.actor.begin_anew()
+            return returns
+        world = self.make(min(episodes, self.settings.lanes)).world
+        try:
+            return self._play(world, episodes, deploy, seed)
+        finally:
+            world.close()
+
+    def _play(self, world: VectorWorld, episodes: int, deploy: str, seed: int) -> list[float]:
+        """Each lane plays its share, so that short episodes are not counted more often than long ones."""
+        rng = np.random.default_rng(seed)
+        lanes = world.num_envs
+        wanted = np.array([len(range(i, episodes, lanes)) for i in range(lanes)])
+        obs, total, over = world.reset(seed % 2**32), np.zeros(lanes), np.zeros(lanes, bool)
+        returns: list[list[float]] = [[] for _ in range(lanes)]
+        member = rng.integers(0, self.num_members, lanes)
+        while any(len(mine) < count for mine, count in zip(returns, wanted, strict=True)):
+            turn = world.step(best(values(self.host.agent, self.belief, obs), deploy, member))
+            total = np.where(over, 0.0, total + turn.reward)  # the step after an end only begins anew
+            over = turn.terminated | turn.truncated
+            for i in np.flatnonzero(over):
+                returns[i].append(float(total[i]))
+            member = np.where(over, rng.integers(0, self.num_members, lanes), member)
+            obs = turn.obs
+        return [total for mine, count in zip(returns, wanted, strict=True) for total in mine[:count]]
+
+    def _advice(self) -> str | None:
+        host = self.host
+        if host.buffer.size == 0:
+            return None
+        drawn = host.buffer.draw(ROWS, np.random.default_rng(host.learner.updates))
+        found = measure(host.agent, self.belief, drawn.obs, drawn.action)
+        returns = [row.total_return for row in self.history]
+        return self.adviser.look(found, host.learner.updates, len(self.cells), returns, better(returns))
+
+    def save(self, path: Path | str) -> None:
+        """A run's folder, as `priorax train` writes it: it can be loaded, reported on and inspected. One that was saved
+        there before is replaced once this one is whole."""
+        path = Path(path)
+        with replaced(path) as fresh:
+            until = {"steps": self.steps}
+            files = RunFolder(fresh, HostCheckpoints, self.config, until, columns=HostEpisode._fields)
+            with contextlib.closing(files):
+                files.append(self.history)
+                files.finish(self.snapshot(), {**self.asked, **self.summary()})
+
+    @classmethod
+    def load(cls, path: Path | str, env: World | None = None) -> "Explorer":
+        """What `save` or `priorax train` wrote. `env` is needed where it was an object: files hold no code.
+
+        What the compiled loop learned can go on here, with an empty replay.
+        """
+        path = Path(path)
+        asked = resumed(path, {}, {}, HOST_NAMES)
+        name = asked.pop("env")
+        if env is None:
+            if name.startswith("object:"):
+                raise ValueError(f"{str(path)!r} was learned in an object ({name}); pass env=, like the one it was")
+            env = name
+        changes = asked.pop("changes")
+        agent = cls(env, **asked, **changes)
+        agent.asked["env"] = name
+        lanes = agent.world.num_envs
+        if lanes != changes["lanes"]:
+            raise ValueError(f"env has {lanes} lanes, and must have {changes['lanes']} as when {str(path)!r} was saved")
+        if not name.startswith("object:") and not lives_on_host(name):
+            agent.host.learner.state = load(path).state._replace(buffer=())
+            agent.host.acting = agent.belief
+            return agent
+        checkpoints = HostCheckpoints(path / "checkpoint")
+        if checkpoints.last is None:
+            raise ValueError(f"{str(path)!r} has no checkpoint yet; let the run go on for a while")
+        agent.restore(checkpoints, read_rows(path, parse_row))
+        return agent
+
+    def restore(self, checkpoints: HostCheckpoints, history: list[HostEpisode]) -> None:
+        """Go on from the last checkpoint, with the rows that belong to it."""
+        since = checkpoints.last.tally if checkpoints.last is not None else HostTally()
+        self.host = self._living(since.rounds)
+        self.host.learner.state = checkpoints.restore(self.host.learner.state, self.host.buffer)
+        self.host.acting = self.belief
+        self.history = history[: since.finished]
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """What run.json says of it."""
+        return describe_run(self.asked, self.settings)
+
+    def snapshot(self) -> HostSnapshot:
+        """What a checkpoint holds."""
+        host = self.host
+        return HostSnapshot(host.learner.state, HostTally(host.rounds, len(self.history)), host.buffer)
+
+    def summary(self) -> dict[str, Any]:
+        """How it went so far."""
+        returns = [row.total_return for row in self.history]
+        return {
+            "steps": self.steps,
+            "episodes": len(self.history),
+            "mean_return": mean_of_last(returns),
+            "best": max(returns, default=None),
+            "cells": len(self.cells),
+        }
+
+    def close(self) -> None:
+        """Give back the environments."""
+        self.world.close()
+
+
+HOST_NAMES = {"agent": "bsp", "env": "atari", "game": None, "size": 10, "seed": 0, "preset": None}
+"""What says which run it is, and what a command that says nothing means."""
+
+
+def build_for(chosen: Settings, world: VectorWorld) -> QLearner:
+    """The agent with those settings, for that world."""
+    seen: dict[str, Any] = {
+        "num_states": getattr(world, "num_states", None),
+        "input_scale": getattr(world, "input_scale", ()),
+    }
+    if chosen.hold > 1:
+        raise ValueError(f"hold={chosen.hold} is for compiled environments; use hold=1 here, or wrap the environment")
+    agent = build(chosen, world.num_actions, **seen)
+    if not isinstance(agent, QLearner):
+        raise ValueError(f"belief={chosen.belief!r} does not run on the host; use an agent that learns Q by gradient")
+    return agent

@@ -1,0 +1,132 @@
+"""The files of a run on the host, in this process or on a cluster: rows (`run_folder.py`) and checkpoints
+(`commits.py`).
+
+A checkpoint holds the agent, how far the run was, and replay where it is here. It does not hold where the games were:
+they begin anew when it goes on, as after a lost actor.
+"""
+
+import dataclasses
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from priorax.agents import AgentState, Settings
+from priorax.loops.commits import Commits
+from priorax.loops.run_folder import RunFolder
+from priorax.replay import SequenceBuffer
+from priorax.storage import restore_tree, tree_arrays
+from priorax.version import __version__
+
+
+class HostEpisode(NamedTuple):
+    """One finished episode, in the order in which they ended."""
+
+    episode: int
+    """From 1."""
+    step: int
+    """Actions so far, over all lanes."""
+    lane: int
+    total_return: float
+    """As the environment pays."""
+    length: int
+    loss: float
+    """Of the last update, mean over members."""
+    cells: int
+    """Distinct states seen so far (`cells.py`)."""
+
+
+class HostTally(NamedTuple):
+    """How far a run is."""
+
+    rounds: int = 0
+    """Actions in each lane."""
+    finished: int = 0
+
+
+class HostSnapshot(NamedTuple):
+    """What a checkpoint holds."""
+
+    state: AgentState
+    tally: HostTally
+    buffer: SequenceBuffer | None = None
+
+
+class HostCheckpoints(Commits):
+    """The checkpoints in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, HostTally)
+
+    def save(self, snapshot: HostSnapshot, rows_bytes: int) -> None:
+        """Write what is new since the last one, then commit."""
+        arrays, rounds, buffer = tree_arrays(snapshot.state), snapshot.tally.rounds, snapshot.buffer
+        if buffer is None:
+            self.add(rounds, arrays, snapshot.tally, rows_bytes)
+            return
+        arrays |= {f"replay.{name}": array for name, array in buffer.counters().items()}
+        self.add(rounds, arrays, snapshot.tally, rows_bytes, buffer.time, buffer.settings.length, buffer.inserted)
+
+    def restore(self, like: AgentState, buffer: SequenceBuffer | None = None) -> AgentState:
+        """An agent of that shape, as it was; and that buffer, empty so far, filled as it was."""
+        shape = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), like)
+        with self.explained():
+            arrays = self.state()
+            counters = {name.removeprefix("replay."): arrays[name] for name in arrays if name.startswith("replay.")}
+            if buffer is not None and counters:
+                buffer.refill(counters, self.replay())
+            return restore_tree(shape, arrays)
+
+
+def describe_run(asked: Mapping[str, Any], chosen: Settings) -> dict[str, Any]:
+    """What run.json says."""
+    return {**asked, "settings": json.loads(json.dumps(dataclasses.asdict(chosen))), "version": __version__}
+
+
+def record(
+    rounds: Iterable[Sequence[HostEpisode]],
+    folder: RunFolder | None,
+    snapshot: Callable[[], HostSnapshot],
+    checkpoint_seconds: float,
+    tell: Callable[[], None],
+) -> None:
+    """Rows and checkpoints while a run goes on, and word of it twice a second. Ctrl-C leaves a checkpoint."""
+    told = 0.0
+    try:
+        for new in rounds:
+            if folder is not None:
+                if new:
+                    folder.append(new)
+                folder.checkpoint(snapshot(), unless_younger_than=checkpoint_seconds)
+            if time.perf_counter() - told > 0.5:
+                told = time.perf_counter()
+                tell()
+    except KeyboardInterrupt:
+        if folder is not None:
+            folder.checkpoint(snapshot())
+        raise
+
+
+class Pace:
+    """Actions per second since it was made."""
+
+    def __init__(self, steps: int) -> None:
+        self.first, self.begun = steps, time.perf_counter()
+
+    def __call__(self, steps: int) -> float:
+        return (steps - self.first) / max(time.perf_counter() - self.begun, 1e-9)
+
+
+def mean_of_last(returns: list[float]) -> float | None:
+    """Of the last 100."""
+    return float(np.mean(returns[-100:])) if returns else None
+
+
+def parse_row(row: Mapping[str, str]) -> HostEpisode:
+    """A row of episodes.csv."""
+    kinds = (int, int, int, float, int, float, int)
+    return HostEpisode(*(kind(row[name]) for kind, name in zip(kinds, HostEpisode._fields, strict=True)))

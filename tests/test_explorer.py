@@ -1,0 +1,250 @@
+"""The agent as an object: to train, look at, deploy, save and load."""
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from priorax import Explorer
+from priorax.agents.deploying import Values, best
+from priorax.loops.commits import Commits
+from priorax.loops.training import train
+
+FEW = {"num_members": 4, "lanes": 2, "batch_size": 8, "learn_after": 8, "widths": (8,), "capacity": 500}
+CARTPOLE = "gymnasium:CartPole-v1"
+
+
+@pytest.fixture(scope="module")
+def learned():
+    return Explorer(CARTPOLE, seed=3, **FEW).learn(300)
+
+
+def test_values_are_the_members_their_mean_and_their_spread(learned):
+    batch = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
+    found = learned.values(batch)
+    assert found.members.shape == (4, 5, 2)
+    np.testing.assert_allclose(found.mean, found.members.mean(axis=0), rtol=1e-5)
+    np.testing.assert_allclose(found.spread, found.members.std(axis=0), rtol=1e-5)
+    by_hand = jnp.stack(
+        [learned.host.agent.belief.value(learned.belief, jnp.asarray(k), jnp.asarray(batch[2])) for k in range(4)]
+    )
+    np.testing.assert_allclose(found.members[:, 2], by_hand, rtol=1e-4, atol=1e-5)
+    one = learned.values(batch[2])
+    np.testing.assert_allclose(one.members, found.members[:, 2], rtol=1e-4, atol=1e-5)
+
+
+def test_mean_vote_and_member_may_all_differ():
+    members = np.array([[[0.0, 9.0, 0.0]], [[1.0, 0.0, 0.5]], [[1.0, 0.0, 2.0]], [[1.0, 0.0, 0.9]]])
+    found = Values(members.mean(axis=0), members.std(axis=0), members)
+    assert best(found, "mean").tolist() == [1]
+    assert best(found, "vote").tolist() == [0]
+    assert best(found, "member", 2).tolist() == [2]
+    with pytest.raises(ValueError, match="deploy='median'"):
+        best(found, "median")
+
+
+def test_a_tied_vote_is_decided_by_the_mean():
+    members = np.array([[[0.0, 1.0]], [[5.0, 0.0]]])
+    found = Values(members.mean(axis=0), members.std(axis=0), members)
+    assert best(found, "vote").tolist() == [0]
+
+
+def test_predict_takes_one_observation_or_many(learned):
+    batch = np.random.default_rng(1).normal(size=(6, 4))
+    actions = learned.predict(batch)
+    assert actions.shape == (6,)
+    assert learned.predict(batch[4]) == actions[4] and isinstance(learned.predict(batch[4]), int)
+    members = learned.values(batch).members
+    for k in range(4):
+        np.testing.assert_array_equal(learned.predict(batch, deploy=k), members[k].argmax(-1))
+    assert learned.predict(batch, deploy="vote").shape == (6,)
+    for wrong, words in ((9, "below 4"), ("best", "deploy='best'")):
+        with pytest.raises(ValueError, match=words):
+            learned.predict(batch, deploy=wrong)
+    with pytest.raises(ValueError, match=r"obs has shape \(3,\)"):
+        learned.predict(np.zeros(3))
+
+
+def test_the_same_seed_learns_the_same_to_the_bit(learned):
+    again = Explorer(CARTPOLE, seed=3, **FEW).learn(300)
+    assert again.history == learned.history
+    for a, b in zip(jax.tree.leaves(again.belief), jax.tree.leaves(learned.belief), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_evaluations_change_nothing_of_what_is_learned(learned):
+    seen = []
+    tried = Explorer(CARTPOLE, seed=3, **FEW).learn(300, seen.append, evaluate_every=100, evaluation_episodes=3)
+    assert tried.history == learned.history
+    evaluations = [each.evaluation for each in seen if each.evaluation is not None]
+    assert len(evaluations) == 3 and all(len(each) == 3 for each in evaluations)
+
+
+def test_an_evaluation_plays_whole_episodes_of_what_is_deployed(learned):
+    """One lane by hand, with the same start."""
+    returns = learned.evaluate(1, seed=5)
+    world = learned.make(1).world
+    obs, total, over = world.reset(5), 0.0, False
+    while not over:
+        turn = world.step(np.array([learned.predict(obs[0])]))
+        obs, total, over = turn.obs, total + float(turn.reward[0]), bool((turn.terminated | turn.truncated)[0])
+    assert returns == [total]
+    assert learned.evaluate(5, seed=7) == learned.evaluate(5, seed=7)
+    assert len(learned.evaluate(5, deploy="member")) == len(learned.evaluate(5, deploy="vote")) == 5
+
+
+def test_a_callback_that_says_no_ends_it():
+    agent = Explorer(CARTPOLE, **FEW)
+    agent.learn(1000, lambda each: each.steps < 20)
+    assert agent.steps == 20
+    agent.learn(10)
+    assert agent.steps == 30
+
+
+def test_rounds_are_a_generator_that_can_be_left_and_taken_up():
+    agent = Explorer(CARTPOLE, **FEW)
+    for each in agent.rounds():
+        if each.steps == 40:
+            break
+    assert [each.steps for each in agent.rounds(6)] == [42, 44, 46]
+
+
+def test_what_was_saved_is_what_is_loaded(learned, tmp_path):
+    learned.save(tmp_path / "one")
+    again = Explorer.load(tmp_path / "one")
+    assert again.history == learned.history and again.steps == learned.steps
+    batch = np.random.default_rng(2).normal(size=(5, 4))
+    np.testing.assert_array_equal(again.values(batch).members, learned.values(batch).members)
+    assert again.host.buffer.size == learned.host.buffer.size
+    drawn = [each.host.buffer.draw(50, np.random.default_rng(1)) for each in (again, learned)]
+    for a, b in zip(*drawn, strict=True):
+        np.testing.assert_array_equal(a, b)
+    again.learn(50)
+    again.save(tmp_path / "one")
+    assert Explorer.load(tmp_path / "one").steps == learned.steps + 50
+
+
+def test_a_save_that_fails_leaves_the_one_before(learned, tmp_path, monkeypatch):
+    learned.save(tmp_path / "one")
+    monkeypatch.setattr(Explorer, "snapshot", lambda self: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        learned.save(tmp_path / "one")
+    assert [path.name for path in tmp_path.iterdir()] == ["one"]
+    assert Explorer.load(tmp_path / "one").history == learned.history
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("all of it")
+    with pytest.raises(ValueError, match="something else than a run"):
+        learned.save(tmp_path / "mine")
+
+
+def test_a_run_of_the_compiled_loop_can_be_loaded_and_goes_on(tmp_path):
+    """Checkpoints have one format; values are those of the run itself."""
+    train("bsp", "deep_sea", size=4, episodes=600, out=tmp_path, changes={"num_members": 3})
+    agent = Explorer.load(tmp_path)
+    assert agent.values(np.arange(16)).members.shape == (3, 16, 2)
+    assert Commits(tmp_path / "checkpoint", lambda **tally: tally).last.tally["finished"] > 400
+    assert np.mean(agent.evaluate(4)) > 0.9  # learned, and the mask is that of the run's seed
+    agent.learn(20)
+
+
+class Corridor(gymnasium.Env):
+    """Five cells, counted from 1; actions are called 3 (back) and 4 (on); each step costs 1."""
+
+    observation_space = gymnasium.spaces.Discrete(5, start=1)
+    action_space = gymnasium.spaces.Discrete(2, start=3)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.cell, self.time = 1, 0
+        return self.cell, {}
+
+    def step(self, action):
+        assert action in (3, 4)
+        self.cell = min(max(self.cell + (1 if action == 4 else -1), 1), 5)
+        self.time += 1
+        return self.cell, -1.0, self.cell == 5, self.time == 20, {}
+
+
+@pytest.mark.parametrize("env", [Corridor(), Corridor, gymnasium.vector.SyncVectorEnv([Corridor] * 2)])
+def test_objects_functions_and_vectors_are_learned_in_with_their_own_numbering(env, tmp_path):
+    changes = {**FEW, "learning_rate": 1e-2, "target_period": 1, "clip": None, "double_q": False}
+    changes |= {"widths": (20, 20), "batch_size": 32}
+    agent = Explorer(env, **changes)
+    agent.learn(600)
+    assert agent.evaluate(4) == [-4.0] * 4
+    assert [agent.predict(cell) for cell in (1, 2, 3, 4)] == [4] * 4
+    agent.learn(4)
+    agent.save(tmp_path)
+    with pytest.raises(ValueError, match="pass env="):
+        Explorer.load(tmp_path)
+    again = Explorer.load(tmp_path, Corridor)
+    assert again.steps == agent.steps
+    with pytest.raises(ValueError, match="env has 3 lanes"):
+        Explorer.load(tmp_path, gymnasium.vector.SyncVectorEnv([Corridor] * 3))
+    assert [again.predict(cell) for cell in (1, 2, 3, 4)] == [4] * 4
+
+
+class Parts(gymnasium.Env):
+    """What is seen has parts; of any type."""
+
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, space):
+        self.observation_space = space
+        space.seed(0)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        return self.observation_space.sample(), 0.0, bool(self.np_random.random() < 0.1), False, {}
+
+
+SPACES = gymnasium.spaces
+
+
+@pytest.mark.parametrize(
+    ("space", "shape", "dtype"),
+    [
+        (SPACES.Dict({"a": SPACES.Box(-1, 1, (2,)), "b": SPACES.Discrete(3)}), (5,), np.float32),
+        (SPACES.Tuple([SPACES.Discrete(2), SPACES.Box(0, 9, (2, 2), np.float64)]), (6,), np.float32),
+        (SPACES.MultiBinary(4), (4,), np.float32),
+        (SPACES.MultiDiscrete([2, 3]), (5,), np.float32),
+        (SPACES.Box(0, 10, (3,), np.int16), (3,), np.float32),
+        (SPACES.Box(0, 1, (3,), np.float16), (3,), np.float32),
+        (SPACES.Box(0, 255, (40, 44, 3), np.uint8), (3, 40, 44), np.uint8),
+        (SPACES.Box(0, 255, (1, 40, 44), np.uint8), (1, 40, 44), np.uint8),
+    ],
+)
+def test_parts_odd_types_and_pictures_are_seen(space, shape, dtype):
+    small = {"features": 8} if dtype == np.uint8 else {"widths": (8,)}
+    agent = Explorer(lambda: Parts(space), **{**FEW, **small} if dtype != np.uint8 else {**FEW, "widths": (), **small})
+    assert agent.world.frame_shape == shape and agent.world.frame_dtype == dtype
+    agent.learn(30)
+    assert agent.asked["preset"] == ("small" if dtype == np.uint8 else "gymnasium")
+    if isinstance(space, SPACES.Box):
+        assert agent.predict(space.sample()) in (0, 1)
+
+
+def test_what_cannot_be_seen_or_done_is_refused():
+    with pytest.raises(ValueError, match="has no form as an array"):
+        Explorer(lambda: Parts(SPACES.Sequence(SPACES.Discrete(3))), **FEW)
+    with pytest.raises(ValueError, match="must have a Discrete one"):
+        Explorer("gymnasium:Pendulum-v1", **FEW)
+    with pytest.raises(ValueError, match="is no environment that is known here"):
+        Explorer(7, **FEW)
+    with pytest.raises(ValueError, match="function that gives 7"):
+        Explorer(lambda: 7, **FEW)
+    with pytest.raises(ValueError, match="total_steps=0"):
+        Explorer(CARTPOLE, **FEW).rounds(0)
+
+
+def test_gymnax_by_name_runs_on_the_host_and_in_the_compiled_loop():
+    agent = Explorer("gymnax:CartPole-v1", **FEW).learn(60)
+    np.testing.assert_allclose(agent.world.input_scale, [1 / 4.8, 1, 1 / 0.41887903, 1], rtol=1e-5)
+    result = train("bsp", "gymnax:FrozenLake-misc", episodes=3, changes={"num_members": 3})
+    assert result.episodes == 3 and result.preset == "gymnasium"
+    with pytest.raises(ValueError, match="CartPole-v1"):
+        train("bsp", "gymnax:CartPole-v9", episodes=3)
