@@ -18,7 +18,7 @@ EXTRAS = {
     "bsuite": ("bsuite",),
     "atari": ("ale-py", "gymnasium"),
     "cluster": ("ray",),
-    "docs": ("mkdocs", "mkdocs-material", "mkdocstrings", "mkdocstrings-python"),
+    "docs": ("mkdocs", "mkdocs-material", "mkdocstrings", "mkdocstrings-python", "pymdown-extensions", "ruff"),
     "bench": ("bsuite", "dm-haiku", "rlax"),
     "dev": (
         "ruff",
@@ -29,6 +29,7 @@ EXTRAS = {
         "beartype",
         "pandas",
         "nbclient",
+        "nbformat",
         "ipykernel",
     ),
 }

@@ -141,11 +141,13 @@ class Explorer:
         evaluation_episodes: int = 10,
         deploy: str = "mean",
     ) -> "Explorer":
-        """Explore and learn for so many actions more, over all lanes. A callback that gives False ends it."""
+        """Explore and learn for so many actions more, over all lanes. A callback ends it by giving False; nothing, and
+        what counts as true, goes on."""
         for each in self.rounds(
             total_steps, evaluate_every=evaluate_every, evaluation_episodes=evaluation_episodes, deploy=deploy
         ):
-            if callback is not None and callback(each) is False:
+            said = None if callback is None else callback(each)
+            if said is not None and not said:
                 break
         return self
 

@@ -1,0 +1,34 @@
+"""An agent in a Gymnasium environment: learn, look at its doubt, deploy, save and load."""
+
+import gymnasium
+import numpy as np
+
+from priorax import Explorer
+
+settings = {"prior_scale": 3, "num_members": 10, "target_period": 50}
+agent = Explorer("gymnasium:CartPole-v1", agent="bsp", seed=0, **settings)
+
+
+def tell(round):
+    if round.evaluation is not None:
+        print(f"after {round.steps} actions: returns {round.evaluation}")
+        return bool(np.mean(round.evaluation) < 400)  # False ends it
+    return True
+
+
+agent.learn(total_steps=3_000, callback=tell, evaluate_every=1_000, evaluation_episodes=5)
+
+env = gymnasium.make("CartPole-v1")
+obs, _ = env.reset(seed=0)
+found = agent.values(obs)
+print("values:", found.mean.round(1), "members differ by", found.spread.round(1))
+
+total, over = 0.0, False
+while not over:
+    obs, reward, terminated, truncated, _ = env.step(agent.predict(obs))
+    total, over = total + reward, terminated or truncated
+print("one episode of what was learned:", total)
+
+agent.save("cartpole")  # a run's folder
+again = Explorer.load("cartpole")
+assert again.predict(obs) == agent.predict(obs)
