@@ -111,12 +111,12 @@ FEW = ["num_members=3", "lanes=2", "batch_size=8", "learn_after=8", "widths=8", 
 
 def test_a_run_in_gymnasium_is_evaluated_on_the_way_inspected_and_made_longer(capsys, tmp_path):
     out = tmp_path / "run"
-    words = ["train", "--env", "gymnasium:CartPole-v1", "--episodes", "8", "--evaluate-every", "100", "--json"]
+    words = ["train", "--env", "gymnasium:CartPole-v1", "--episodes", "8", "--evaluate-every", "40", "--json"]
     assert main([*words, "--evaluation-episodes", "2", "--deploy", "vote", "--out", str(out), "--set", *FEW]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["episodes"] >= 8 and told["evaluation"] > 5
     rows = (out / "evaluations.csv").read_text().splitlines()
-    assert rows[0] == "step,episode,total_return" and rows[1].startswith("100,1,") and rows[2].startswith("100,2,")
+    assert rows[0] == "step,episode,total_return" and rows[1].startswith("40,1,") and rows[2].startswith("40,2,")
     assert main(["inspect", str(out)]) == 0
     assert "gymnasium:CartPole-v1" in capsys.readouterr().out
     more = told["steps"] + 40
@@ -141,7 +141,7 @@ def test_bsuite_is_run_and_scored(capsys, tmp_path):
     assert "bandit" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_shells_get_completions(shell, capsys):
     with pytest.raises(SystemExit) as stop:
         main(["completion", shell])

@@ -214,7 +214,7 @@ class Completion:
     priorax completion bash > ~/.local/share/bash-completion/completions/priorax
     """
 
-    shell: Annotated[Literal["bash", "zsh", "tcsh"], tyro.conf.Positional] = "bash"
+    shell: Annotated[Literal["bash", "zsh", "fish"], tyro.conf.Positional] = "bash"
     """Which one."""
 
 
