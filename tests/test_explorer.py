@@ -169,7 +169,7 @@ class Corridor(gymnasium.Env):
 @pytest.mark.parametrize("env", [Corridor(), Corridor, gymnasium.vector.SyncVectorEnv([Corridor] * 2)])
 def test_objects_functions_and_vectors_are_learned_in_with_their_own_numbering(env, tmp_path):
     changes = {**FEW, "learning_rate": 1e-2, "target_period": 1, "clip": None, "double_q": False}
-    changes |= {"widths": (20, 20), "batch_size": 32}
+    changes |= {"widths": (20, 20), "batch_size": 32, "learn_every": 1}
     agent = Explorer(env, **changes)
     agent.learn(600)
     assert agent.evaluate(4) == [-4.0] * 4
@@ -245,6 +245,6 @@ def test_gymnax_by_name_runs_on_the_host_and_in_the_compiled_loop():
     agent = Explorer("gymnax:CartPole-v1", **FEW).learn(60)
     np.testing.assert_allclose(agent.world.input_scale, [1 / 4.8, 1, 1 / 0.41887903, 1], rtol=1e-5)
     result = train("bsp", "gymnax:FrozenLake-misc", episodes=3, changes={"num_members": 3})
-    assert result.episodes == 3 and result.preset == "gymnasium"
+    assert result.episodes == 3 and result.preset == "finite"
     with pytest.raises(ValueError, match="CartPole-v1"):
         train("bsp", "gymnax:CartPole-v9", episodes=3)

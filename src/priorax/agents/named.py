@@ -220,13 +220,27 @@ GYMNASIUM = Settings(
     widths=(50, 50),
     learning_rate=1e-3,
     batch_size=128,
-    prior_scale=3.0,
+    priority=0.6,
+    prior_scale=10.0,
+    prior_gain=3.0,
     prior_bias=1.0,
-    target_period=4,
+    target_rate=0.02,
     double_q=True,
-    clip=10.0,
+    n_step=3,
+    learn_every=4,
     learn_after=200,
-    lanes=4,
+    lanes=8,
+)
+FINITE = dataclasses.replace(
+    GYMNASIUM,
+    widths=(),
+    learning_rate=2e-3,
+    batch_size=256,
+    priority=0.0,
+    prior_scale=3.0,
+    target_period=4,
+    target_rate=1.0,
+    n_step=1,
 )
 PRESETS = {
     "tuned": TUNED,
@@ -235,6 +249,7 @@ PRESETS = {
     "apex": APEX,
     "small": SMALL,
     "gymnasium": GYMNASIUM,
+    "finite": FINITE,
 }
 """`tuned`, the default, is the best found here on DeepSea, one rule for N=10 to 100 (see `scale_with_states`). It does
 NOT bootstrap: every member sees every transition (mask 1), its prior and its start alone make it differ; halving the
@@ -253,7 +268,12 @@ errors are large.
 
 `apex` is Horgan et al. 2018 as published, with ten heads on one torso: 19 updates of 512 a second beside 12,500 actions
 make one update for each 640 or so. `small` is the same agent for two cores: the net of Mnih et al. 2013, batches
-of 32, an update for each 4 actions, Adam."""
+of 32, an update for each 4 actions, Adam.
+
+`gymnasium` is for environments of others that show numbers, chosen on CartPole and MountainCar: targets that follow
+slowly, or values grow without end; a prior that sees three times the (scaled) observation. `finite` is for theirs that
+show an index, chosen on slippery FrozenLake: a value for each state, no hidden layer that would carry what is bad in
+one state over to others. Where nothing is luck (Taxi), take larger steps: learning_rate=0.1."""
 
 _ONE: dict[str, Any] = {"prior": "none", "mask_prob": 1.0, "num_members": 1}
 

@@ -84,7 +84,7 @@ class Train:
     """Actions, over all lanes (from pixels, in Gymnasium and bsuite default 100000, unless --episodes says how
     long)."""
     preset: str | None = None
-    """Hyperparameters: tuned, swingup, small or gymnasium (default: as the environment is);
+    """Hyperparameters: tuned, swingup, small, gymnasium or finite (default: as the environment is);
     paper, as in its appendix B; apex, those of Ape-X, for larger machines."""
     set: tuple[str, ...] = ()
     """Changes to the preset, as in --set prior_scale=3 num_members=10; prior_scale=auto has one proposed."""

@@ -19,7 +19,7 @@ import numpy as np
 from priorax.agents import QLearner, Settings, build, settings
 from priorax.agents.deploying import DEPLOY, Values, best, values
 from priorax.checks import one_of, positive_int
-from priorax.envs.given import World, as_world, shows_pictures
+from priorax.envs.given import World, as_world
 from priorax.envs.vector import VectorWorld
 from priorax.envs.worlds import lives_on_host
 from priorax.loops.cells import Cells
@@ -36,7 +36,7 @@ from priorax.loops.host_files import (
 )
 from priorax.loops.run_folder import RunFolder, read_rows, replaced
 from priorax.loops.scaling import is_auto, propose, without_auto
-from priorax.loops.training import preset_for, resumed
+from priorax.loops.training import preset_for, preset_in, resumed
 from priorax.loops.watching import load
 
 LOOK_EVERY = 1000
@@ -79,13 +79,13 @@ class Explorer:
         """
         name = env if isinstance(env, str) else f"object:{type(env).__name__}"
         self.make = lambda lanes: as_world(env, lanes, size=size, game=game, seed=seed)
-        if preset is None:
-            preset = preset_for(env) if isinstance(env, str) else "gymnasium"
-            if preset == "gymnasium":
-                world, shared = self.make(1)
-                preset = "small" if shows_pictures(world) else preset
-                if not shared:
-                    world.close()
+        if preset is None and isinstance(env, str):
+            preset = preset_for(env)
+        elif preset is None:
+            world, shared = self.make(1)
+            preset = preset_in(world)
+            if not shared:
+                world.close()
         auto = is_auto(changes)
         chosen = settings(agent, preset, **without_auto(changes))
         self.world, self.shared = self.make(chosen.lanes)

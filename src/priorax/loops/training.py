@@ -16,8 +16,9 @@ from jaxtyping import Array, PRNGKeyArray
 from priorax.agents import QLearner, Settings, build, check_members_differ, settings
 from priorax.checks import one_of, positive_int
 from priorax.envs import GYMNAX, Environment, Held, action_bound, input_scale, make_environment, num_states
-from priorax.envs.given import as_world
-from priorax.envs.worlds import BSUITE, GYMNASIUM, lives_on_host
+from priorax.envs.given import as_world, shows_pictures
+from priorax.envs.vector import VectorWorld
+from priorax.envs.worlds import BSUITE, GYMNASIUM, lives_on_host, make_world
 from priorax.loops.checkpoints import Checkpoints
 from priorax.loops.compiled import Episode, Live, Loop, chunks, episodes_to_learn, episodes_to_solve, start
 from priorax.loops.doubt import LEAST_UPDATES, ROWS, Adviser, better, measure
@@ -48,11 +49,23 @@ LOOK_EVERY = 5
 
 def preset_for(env: str) -> str:
     """The hyperparameters found best there."""
-    if env.startswith((GYMNASIUM, GYMNAX, BSUITE)):
+    if env.startswith(GYMNAX):
+        return "gymnasium" if num_states(make_environment(env, 1)) is None else "finite"
+    if env.startswith(GYMNASIUM):
+        with contextlib.closing(make_world(env, 1)) as world:
+            return preset_in(world)
+    if env.startswith(BSUITE):
         return "tuned" if env.startswith(f"{BSUITE}deep_sea") else "gymnasium"
     if lives_on_host(env):
         return "small"
     return "swingup" if "cartpole" in env.lower() else "tuned"
+
+
+def preset_in(world: VectorWorld) -> str:
+    """The hyperparameters for someone else's environment, by what it shows."""
+    if shows_pictures(world):
+        return "small"
+    return "gymnasium" if getattr(world, "num_states", None) is None else "finite"
 
 
 class Progress(NamedTuple):

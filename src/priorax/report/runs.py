@@ -238,7 +238,9 @@ def command(run: Run) -> tuple[str, str]:
         return "", f"No command of this version repeats it: {error}"
     env = str(config["env"])
     if not lives_on_host(env) and not env.startswith(GYMNAX) and env not in ENVIRONMENTS:
-        return "", f"No command repeats it: {env} is an environment of your own; pass it to priorax.train."
+        own = env.removeprefix("object:")
+        entry = "priorax.Explorer" if own != env else "priorax.train"
+        return "", f"No command repeats it: {own} is an environment of your own; pass it to {entry}."
     distributed = "actors" in config
     names = ["agent", "env", "game", "size", "seed", "episodes", "steps", "preset"]
     names += ["actors", "shards"] if distributed else []
