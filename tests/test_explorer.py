@@ -9,6 +9,7 @@ import pytest
 from priorax import Explorer
 from priorax.agents.deploying import Values, best
 from priorax.loops.commits import Commits
+from priorax.loops.host_training import Evaluations, train_on_host
 from priorax.loops.training import train
 
 FEW = {"num_members": 4, "lanes": 2, "batch_size": 8, "learn_after": 8, "widths": (8,), "capacity": 500}
@@ -248,3 +249,49 @@ def test_gymnax_by_name_runs_on_the_host_and_in_the_compiled_loop():
     assert result.episodes == 3 and result.preset == "finite"
     with pytest.raises(ValueError, match="CartPole-v1"):
         train("bsp", "gymnax:CartPole-v9", episodes=3)
+
+
+def test_what_was_saved_in_one_of_our_own_environments_is_loaded(tmp_path):
+    """Compiled elsewhere, but lived in on the host; an action is held where the preset holds it."""
+    agent = Explorer("deep_sea", size=4, num_members=3, batch_size=8).learn(60)
+    agent.save(tmp_path)
+    again = Explorer.load(tmp_path)
+    assert again.steps == 60
+    np.testing.assert_array_equal(again.values(np.arange(16)).members, agent.values(np.arange(16)).members)
+    held = Explorer("cartpole_swingup", num_members=2, widths=(8,))
+    assert held.settings.hold == 4 and held.learn(4).steps == 4
+
+
+def test_an_interrupted_evaluation_leaves_a_run_that_goes_on(tmp_path, monkeypatch):
+    asked = {"env": CARTPOLE, "changes": FEW, "out": tmp_path, "evaluations": Evaluations(20, 1)}
+
+    def interrupted(self, *_):
+        raise KeyboardInterrupt
+
+    for _ in range(2):  # the second has no evaluations to keep
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(Explorer, "evaluate", interrupted)
+            train_on_host(steps=400, resume=(tmp_path / "run.json").exists(), **asked)
+    result = train_on_host(steps=100, resume=True, **asked)
+    assert result.steps == 100 and result.evaluation is not None
+    assert len((tmp_path / "episodes.csv").read_text().splitlines()) == 1 + result.episodes
+    (tmp_path / "notes.txt").write_text("mine")
+    Explorer.load(tmp_path).save(tmp_path)
+    assert (tmp_path / "notes.txt").exists() and (tmp_path / "evaluations.csv").exists()
+
+
+def test_what_is_deployed_of_a_dropout_network_varies_and_training_does_not_notice():
+    agent = Explorer(CARTPOLE, "dropout", **{name: FEW[name] for name in FEW if name != "num_members"}).learn(20)
+    before = agent.host.actor.rng.bit_generator.state
+    batch = np.random.default_rng(0).normal(size=(50, 4))
+    first, *others = (agent.predict(batch, deploy="member") for _ in range(5))
+    assert any(np.any(first != other) for other in others)
+    assert agent.host.actor.rng.bit_generator.state == before
+
+
+def test_an_observation_in_parts_is_predicted_on():
+    space = SPACES.Dict({"a": SPACES.Box(-1, 1, (2,)), "b": SPACES.Discrete(3)})
+    agent = Explorer(lambda: Parts(space), **FEW)
+    obs = {"a": np.array([0.5, -0.5], np.float32), "b": 1}
+    assert agent.predict(obs) in (0, 1)
+    np.testing.assert_allclose(agent._batch(obs)[0], [[0.5, -0.5, 0, 1, 0]])

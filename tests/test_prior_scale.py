@@ -19,6 +19,14 @@ def test_returns_to_come_are_discounted_to_each_episodes_end():
     assert episode_totals(rewards, ended) == [3.0]
 
 
+def test_clipped_rewards_and_logits_are_known_for_what_they_are():
+    world = make_world("gymnasium:Taxi-v4", 2)  # pays -10 at times
+    plain, clipped = (propose(settings("bsp", "finite", clip_rewards=c), world, steps=100) for c in (False, True))
+    assert clipped.returns < plain.returns / 2
+    with pytest.raises(ValueError, match="priors on logits"):
+        propose(settings("bsp", "finite", head="c51"), world, steps=10)
+
+
 def test_in_deep_sea_it_proposes_about_what_was_found_best_there():
     for size in (10, 20):
         found = propose(settings("bsp", "tuned"), make_world("deep_sea", 4, size=size), steps=400)

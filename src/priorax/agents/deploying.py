@@ -30,7 +30,9 @@ class Values(NamedTuple):
 
 def values(agent: QLearner, belief: State, obs: np.ndarray) -> Values:
     """Of a batch of observations. What is drawn is the same each time."""
-    members = np.asarray(_members(agent, belief, obs))
+    count = len(obs)
+    padded = np.concatenate([obs, np.repeat(obs[-1:], (1 << (count - 1).bit_length()) - count, axis=0)])
+    members = np.asarray(_members(agent, belief, padded))[:, :count]  # few sizes: each is compiled once
     return Values(members.mean(axis=0), members.std(axis=0), members)
 
 

@@ -312,5 +312,7 @@ def settings(agent: str, preset: str = "tuned", **changes: Any) -> Settings:
     defaults = {field.name: field.default for field in dataclasses.fields(Settings)}
     for name in changes:
         one_of("setting", name, defaults)
+    if changes.get("prior_scale") == "auto":
+        raise ValueError("prior_scale='auto' is not known here; ask `priorax scale` for one, and pass the number")
     whole = {n: v for n, v in changes.items() if isinstance(v, int) and isinstance(defaults[n], float)}
     return dataclasses.replace(base, **{**named, **changes, **{name: float(value) for name, value in whole.items()}})

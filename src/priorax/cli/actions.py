@@ -102,10 +102,11 @@ def _train(command: Train) -> int:
     from priorax.loops.run_folder import read_config
     from priorax.loops.training import DEFAULT_EPISODES, DEFAULTS, Progress, parse_changes, resumed, train
 
-    env = read_config(command.resume).get("env") if command.resume else command.env
-    if env is not None and lives_on_host(env):
-        return _train_on_host(command)
-    for name in ("game", "evaluate_every"):
+    before = read_config(command.resume) if command.resume else {}
+    env = before.get("env", command.env)
+    if before.get("loop") == "host" or (env is not None and lives_on_host(env)):
+        return _train_on_host(command, before)
+    for name in ("game", "evaluate_every", "evaluation_episodes", "deploy"):
         if getattr(command, name) is not None:
             raise ValueError(f"{name}={getattr(command, name)!r} is for environments on the host; leave it out")
     given = {name: getattr(command, name) for name in DEFAULTS if getattr(command, name) is not None}
@@ -114,7 +115,7 @@ def _train(command: Train) -> int:
         out, asked = command.resume, resumed(command.resume, given, changes)
     else:
         asked = {**DEFAULTS, **given, "changes": changes}
-        out = command.out or Path("runs") / "{agent}-{env}-{size}-{seed}".format(**asked)
+        out = command.out or _default_folder(asked)
     shown = Console(stderr=True) if command.json else console
 
     def note(progress: Progress) -> str:
@@ -154,13 +155,34 @@ def _train(command: Train) -> int:
     return 0
 
 
-def _train_on_host(command: Train) -> int:
+def _default_folder(asked: dict[str, Any]) -> Path:
+    """Someone else's environment has a name and no size."""
+    name = asked.get("game") or asked["env"].replace(":", "-").replace("/", "-")
+    size = "" if asked.get("game") or ":" in asked["env"] else f"-{asked['size']}"
+    return Path("runs") / f"{asked['agent']}-{name}{size}-{asked['seed']}"
+
+
+def _train_on_host(command: Train, before: dict[str, Any]) -> int:
     from priorax.loops.host_training import Evaluations, train_on_host
 
-    tried = Evaluations(command.evaluate_every, command.evaluation_episodes, command.deploy)
+    if str(before.get("env")).startswith("object:"):
+        raise ValueError(f"{command.resume} was learned in an object; go on with priorax.Explorer.load(path, env=...)")
+    if command.stop_when_learned:
+        raise ValueError("stop_when_learned=True is for DeepSea in the compiled loop; leave it out")
+    names = Evaluations._fields
+    tried = {name: getattr(command, name) for name in names if getattr(command, name) is not None}
+    if before.get("evaluate_every") is not None:
+        tried = {**{name: before[name] for name in names}, **tried}
+    if tried and tried.get("evaluate_every") is None:
+        raise ValueError(f"{', '.join(tried)}: nothing is evaluated; pass --evaluate-every too")
+    shown = Console(stderr=True) if command.json else console
 
     def run(**asked: Any) -> Any:
-        return train_on_host(**asked, evaluations=tried, announce=_announce)
+        return train_on_host(
+            **asked,
+            evaluations=Evaluations(**tried),
+            announce=lambda words: shown.print(words, soft_wrap=True, highlight=False, markup=False),
+        )
 
     return _on_host(command, run, {})
 
@@ -188,9 +210,7 @@ def _on_host(command: Any, run: Callable[..., Any], more: dict[str, Any]) -> int
         out, asked = command.resume, resumed(command.resume, given, changes, names)
     else:
         asked = {**names, **given, "changes": changes}
-        env = asked["env"].replace(":", "-").replace("/", "-")
-        where = asked["game"] or (env if ":" in asked["env"] else f"{env}-{asked['size']}")
-        out = command.out or Path("runs") / f"{asked['agent']}-{where}-{asked['seed']}"
+        out = command.out or _default_folder(asked)
     shown = Console(stderr=True) if command.json else console
 
     def note(progress: HostProgress) -> str:

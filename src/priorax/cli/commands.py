@@ -18,7 +18,7 @@ class Reproduce:
 
     name: Annotated[str, tyro.conf.Positional]
     """figure1, figure2, figure3, figure4, figure5, figure6, figure8, figure9, figure10, figure11, figure12, figure13,
-    table1, curves, novelty, ablation, bsuite, bsuite_swingup, bandits or pixels."""
+    table1, curves, novelty, ablation, bsuite, bsuite_swingup, bandits, gymnasium or pixels."""
     preset: Literal["quick", "paper"] = "quick"
     """quick: minutes on two cores; paper: the paper's size."""
     out: Path = field(default_factory=lambda: Path("results"))
@@ -60,7 +60,8 @@ class Demo:
 
 @dataclass(frozen=True)
 class Train:
-    """Train an agent: rows, TensorBoard events and checkpoints go to a folder. Killed and resumed: the same rows.
+    """Train an agent: rows, TensorBoard events and checkpoints go to a folder. Killed and resumed, a compiled run gives
+    the same rows; one on the host (Atari, Gymnasium, bsuite) goes on with what it learned, in new episodes.
 
     A run goes on with `priorax train --resume DIR`, which needs no other argument.
     """
@@ -90,12 +91,13 @@ class Train:
     """Changes to the preset, as in --set prior_scale=3 num_members=10; prior_scale=auto has one proposed."""
     evaluate_every: int | None = None
     """Where there are lanes: so many actions apart, try what would be deployed, in episodes of its own."""
-    evaluation_episodes: int = 10
-    """How many each time."""
-    deploy: Literal["mean", "vote", "member"] = "mean"
-    """What is tried: the best action by the mean of all members, by their vote, or by one drawn for each episode."""
+    evaluation_episodes: int | None = None
+    """How many each time (default 10)."""
+    deploy: Literal["mean", "vote", "member"] | None = None
+    """What is tried: the best action by the mean of all members (default), by their vote, or by one drawn for each
+    episode."""
     out: Path | None = None
-    """The folder to write to (default runs/AGENT-ENV-SIZE-SEED)."""
+    """The folder to write to (default runs/AGENT-ENV-SIZE-SEED, or runs/AGENT-ENV-SEED)."""
     resume: Path | None = None
     """The folder of a run to go on with."""
     overwrite: bool = False

@@ -115,7 +115,7 @@ def run_apex(
     asked: dict[str, Any] = {"agent": agent, "env": env, "game": game, "size": size, "seed": seed, "preset": preset}
     asked |= {"actors": actors, "shards": shards}
     with contextlib.ExitStack() as stack:
-        world = make_world(env, 1, size=size, game=game, seed=seed, num_threads=1)
+        world = make_world(env, 1, size=size, game=game, seed=seed, num_threads=1, hold=chosen.hold)
         stack.callback(world.close)
         built = build_for(chosen, world)
         _check(chosen, seed, steps, actors, shards, checkpoint_seconds)

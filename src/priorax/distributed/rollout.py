@@ -110,7 +110,7 @@ class Rollout:
             plan = self.plan
             chosen = plan.settings
             world = make_world(
-                plan.env, chosen.lanes, size=plan.size, game=plan.game, seed=plan.seed, num_threads=1
+                plan.env, chosen.lanes, size=plan.size, game=plan.game, seed=plan.seed, num_threads=1, hold=chosen.hold
             )  # of the run's seed: all actors play the same game
             self.actor = Actor(
                 build_for(chosen, world),

@@ -8,8 +8,8 @@ import numpy as np
 
 from priorax.envs import Environment
 from priorax.envs.dm import DmEnvWorld
-from priorax.envs.vector import CompiledWorld, GymnasiumWorld, VectorWorld
-from priorax.envs.worlds import make_world
+from priorax.envs.vector import GymnasiumWorld, VectorWorld
+from priorax.envs.worlds import compiled_world, make_world
 
 World = Any
 """A name; an environment of Gymnasium, or a function that makes one, or a vector of them; one of dm_env, or a function
@@ -23,14 +23,16 @@ class Given(NamedTuple):
     shared: bool
 
 
-def as_world(env: World, lanes: int, *, size: int = 10, game: str | None = None, seed: int = 0) -> Given:
-    """That environment in so many lanes; a single object has one, a vector its own number."""
+def as_world(env: World, lanes: int, *, size: int = 10, game: str | None = None, seed: int = 0, hold: int = 1) -> Given:
+    """That environment in so many lanes; a single object has one, a vector its own number. See `make_world`."""
     if isinstance(env, str):
-        return Given(make_world(env, lanes, size=size, game=game, seed=seed), False)
+        return Given(make_world(env, lanes, size=size, game=game, seed=seed, hold=hold), False)
     if isinstance(env, VectorWorld):
         return Given(env, True)
     if isinstance(env, Environment):  # gymnax's shape
-        return Given(CompiledWorld(env, lanes), False)
+        return Given(compiled_world(env, lanes, seed, hold), False)
+    if hold > 1:
+        raise ValueError(f"hold={hold} is not for env={env!r}; use hold=1, or wrap the environment")
     if _is(env, "gymnasium.vector", "VectorEnv"):
         return Given(GymnasiumWorld(env), True)
     if _is(env, "gymnasium", "Env"):

@@ -147,6 +147,8 @@ class GymnasiumWorld:
     """
 
     stack = 1
+    flattened = False
+    """Whether what is seen was in parts."""
 
     def __init__(self, env: Any) -> None:
         try:
@@ -174,8 +176,10 @@ class GymnasiumWorld:
                     f"env has the observation space {sees}, which has no form as an array; wrap it in one that has, "
                     "such as gymnasium.wrappers.TransformObservation"
                 )
+            self._parts = sees
             env = FlattenObservation(env)
             sees = env.single_observation_space
+            self.flattened = True
         self.env = env
         self.num_envs = int(env.num_envs)
         self.num_actions = int(acts.n)
@@ -233,6 +237,12 @@ class GymnasiumWorld:
             return np.asarray(np.asarray(obs) - self.first_state, self.frame_dtype)
         found = np.array(obs, self.frame_dtype)
         return np.moveaxis(found, -1, -3).copy() if self._channels_last else found
+
+    def seen_flat(self, obs: Any) -> np.ndarray:
+        """The same for one observation in parts, as the environment gives it."""
+        from gymnasium.spaces import flatten
+
+        return np.asarray(flatten(self._parts, obs), self.frame_dtype)
 
 
 NOT_RESET = "step was called before reset; call reset(seed) first, for example reset(0)"

@@ -39,7 +39,10 @@ NAMES = (
     "bsuite_swingup",
     "bandits",
     "pixels",
+    "gymnasium",
 )
+FILES = {"gymnasium": "gymnasium_tasks"}
+"""Where the file has another name, so as not to be taken for a package it uses."""
 
 Report = Callable[[float, str], None]
 """Called with the share of the work done and a word on what is being done."""
@@ -67,7 +70,8 @@ def reproduce(
     One of many runs keeps its rows as it goes, in a file of its own for each preset; else nothing is written before it
     is done. `draw_only` draws what rows are there.
     """
-    module: Any = importlib.import_module(f"priorax.experiments.{one_of('name', name, NAMES)}")
+    one_of("name", name, NAMES)
+    module: Any = importlib.import_module(f"priorax.experiments.{FILES.get(name, name)}")
     one_of("preset", preset, PRESETS)
     prepare_folder(out)
     many = hasattr(module, "ladders")

@@ -21,7 +21,6 @@ from priorax.agents.deploying import DEPLOY, Values, best, values
 from priorax.checks import one_of, positive_int
 from priorax.envs.given import World, as_world
 from priorax.envs.vector import VectorWorld
-from priorax.envs.worlds import lives_on_host
 from priorax.loops.cells import Cells
 from priorax.loops.doubt import ROWS, Adviser, better, measure
 from priorax.loops.host import Host
@@ -34,7 +33,7 @@ from priorax.loops.host_files import (
     mean_of_last,
     parse_row,
 )
-from priorax.loops.run_folder import RunFolder, read_rows, replaced
+from priorax.loops.run_folder import RunFolder, read_config, read_rows, replaced
 from priorax.loops.scaling import is_auto, propose, without_auto
 from priorax.loops.training import preset_for, preset_in, resumed
 from priorax.loops.watching import load
@@ -78,7 +77,7 @@ class Explorer:
         object draws by itself.
         """
         name = env if isinstance(env, str) else f"object:{type(env).__name__}"
-        self.make = lambda lanes: as_world(env, lanes, size=size, game=game, seed=seed)
+        self.make = lambda lanes, hold=1: as_world(env, lanes, size=size, game=game, seed=seed, hold=hold)
         if preset is None and isinstance(env, str):
             preset = preset_for(env)
         elif preset is None:
@@ -88,7 +87,7 @@ class Explorer:
                 world.close()
         auto = is_auto(changes)
         chosen = settings(agent, preset, **without_auto(changes))
-        self.world, self.shared = self.make(chosen.lanes)
+        self.world, self.shared = self.make(chosen.lanes, chosen.hold)
         if auto:
             scale = propose(chosen, self.world, seed).scale
             chosen = settings(agent, preset, **{**changes, "prior_scale": scale})
@@ -107,6 +106,10 @@ class Explorer:
         """Episodes of exploration that ended."""
         self.adviser = Adviser(chosen.prior_scale)
         self.evaluations = 0
+        self.rng = np.random.default_rng([seed, 2])
+        """For what is deployed; exploring has its own."""
+        self.apart: VectorWorld | None = None
+        """Where evaluations are played, once there was one."""
 
     def _living(self, since: int = 0) -> Host:
         chosen = self.settings
@@ -141,13 +144,13 @@ class Explorer:
         evaluation_episodes: int = 10,
         deploy: str = "mean",
     ) -> "Explorer":
-        """Explore and learn for so many actions more, over all lanes. A callback ends it by giving False; nothing, and
-        what counts as true, goes on."""
+        """Explore and learn for so many actions more, over all lanes. A callback ends it by giving
+        False."""
         for each in self.rounds(
             total_steps, evaluate_every=evaluate_every, evaluation_episodes=evaluation_episodes, deploy=deploy
         ):
             said = None if callback is None else callback(each)
-            if said is not None and not said:
+            if isinstance(said, (bool, np.bool_)) and not said:
                 break
         return self
 
@@ -173,6 +176,9 @@ class Explorer:
         while self.steps < end:
             before, updates = self.steps, self.host.begun
             played = self.host.round()
+            advice = self._advice() if self.host.begun // LOOK_EVERY > updates // LOOK_EVERY else None
+            due = every is not None and self.steps // every > before // every
+            evaluation = self.evaluate(episodes, deploy) if due else None
             new = [
                 HostEpisode(
                     len(self.history) + i,
@@ -185,26 +191,24 @@ class Explorer:
                 )
                 for i, each in enumerate(played, start=1)
             ]
-            self.history.extend(new)
-            advice = self._advice() if self.host.begun // LOOK_EVERY > updates // LOOK_EVERY else None
-            due = every is not None and self.steps // every > before // every
-            yield Round(self.steps, new, self.evaluate(episodes, deploy) if due else None, advice)
+            self.history.extend(new)  # last, so that what is interrupted before is in no count
+            yield Round(self.steps, new, evaluation, advice)
 
     def predict(self, obs: Any, deploy: str | int = "mean") -> Any:
-        """The action for one observation, or those for a batch, as the environment gives and takes them.
+        """The action for one observation, or those for a batch, as the environment gives and takes them (of
+        dictionaries and other parts, one at a time).
 
         `deploy`: "mean" of all members (the default), "vote" of the majority, "member": one drawn at each call; or the
         number of a member, to follow one through an episode.
         """
         batch, single = self._batch(obs)
-        member: Any = 0
+        found = values(self.host.agent, self.belief, batch)
+        member = int(self.rng.integers(len(found.members))) if deploy == "member" else 0
         if isinstance(deploy, (int, np.integer)) and not isinstance(deploy, bool):
-            if not 0 <= deploy < self.num_members:
-                raise ValueError(f"deploy={deploy} must be at least 0 and below {self.num_members}, or a name")
+            if not 0 <= deploy < len(found.members):
+                raise ValueError(f"deploy={deploy} must be at least 0 and below {len(found.members)}, or a name")
             deploy, member = "member", int(deploy)
-        elif deploy == "member":
-            member = int(self.host.actor.rng.integers(self.num_members))
-        action = best(values(self.host.agent, self.belief, batch), str(deploy), member)
+        action = best(found, str(deploy), member)
         action = action + getattr(self.world, "first_action", 0)
         return int(action[0]) if single else action
 
@@ -221,6 +225,8 @@ class Explorer:
 
     def _batch(self, obs: Any) -> tuple[np.ndarray, bool]:
         """Observations as the networks see them, and whether it was one."""
+        if getattr(self.world, "flattened", False):
+            return self.world.seen_flat(obs)[None], True  # type: ignore[attr-defined]
         found = self.world.seen(obs) if hasattr(self.world, "seen") else np.asarray(obs, self.world.frame_dtype)
         shape = (*((self.world.stack,) if self.world.stack > 1 else ()), *self.world.frame_shape)
         if found.shape == shape:
@@ -242,16 +248,14 @@ class Explorer:
         one_of("deploy", deploy, DEPLOY)
         self.evaluations += 1
         if seed is None:
-            seed = int(np.random.SeedSequence([self.seed, 1, self.evaluations]).generate_state(1)[0])
+            seed = int(np.random.SeedSequence([self.seed, self.steps, self.evaluations]).generate_state(1)[0])
         if self.shared:
             returns = self._play(self.world, episodes, deploy, seed)
             self.host.actor.begin_anew()
             return returns
-        world = self.make(min(episodes, self.settings.lanes)).world
-        try:
-            return self._play(world, episodes, deploy, seed)
-        finally:
-            world.close()
+        if self.apart is None:
+            self.apart = self.make(self.settings.lanes, self.settings.hold).world
+        return self._play(self.apart, episodes, deploy, seed)
 
     def _play(self, world: VectorWorld, episodes: int, deploy: str, seed: int) -> list[float]:
         """Each lane plays its share, so that short episodes are not counted more often than long ones."""
@@ -260,14 +264,15 @@ class Explorer:
         wanted = np.array([len(range(i, episodes, lanes)) for i in range(lanes)])
         obs, total, over = world.reset(seed % 2**32), np.zeros(lanes), np.zeros(lanes, bool)
         returns: list[list[float]] = [[] for _ in range(lanes)]
-        member = rng.integers(0, self.num_members, lanes)
+        functions = len(values(self.host.agent, self.belief, obs).members)
+        member = rng.integers(0, functions, lanes)
         while any(len(mine) < count for mine, count in zip(returns, wanted, strict=True)):
             turn = world.step(best(values(self.host.agent, self.belief, obs), deploy, member))
             total = np.where(over, 0.0, total + turn.reward)  # the step after an end only begins anew
             over = turn.terminated | turn.truncated
             for i in np.flatnonzero(over):
                 returns[i].append(float(total[i]))
-            member = np.where(over, rng.integers(0, self.num_members, lanes), member)
+            member = np.where(over, rng.integers(0, functions, lanes), member)
             obs = turn.obs
         return [total for mine, count in zip(returns, wanted, strict=True) for total in mine[:count]]
 
@@ -278,7 +283,8 @@ class Explorer:
         drawn = host.buffer.draw(ROWS, np.random.default_rng(host.learner.updates))
         found = measure(host.agent, self.belief, drawn.obs, drawn.action)
         returns = [row.total_return for row in self.history]
-        return self.adviser.look(found, host.learner.updates, len(self.cells), returns, better(returns))
+        learned = self.settings.clip_rewards or better(returns)  # clipped, returns do not say what values should be
+        return self.adviser.look(found, host.learner.updates, len(self.cells), returns, learned)
 
     def save(self, path: Path | str) -> None:
         """A run's folder, as `priorax train` writes it: it can be loaded, reported on and inspected. One that was saved
@@ -310,7 +316,7 @@ class Explorer:
         lanes = agent.world.num_envs
         if lanes != changes["lanes"]:
             raise ValueError(f"env has {lanes} lanes, and must have {changes['lanes']} as when {str(path)!r} was saved")
-        if not name.startswith("object:") and not lives_on_host(name):
+        if read_config(path).get("loop") != "host":
             agent.host.learner.state = load(path).state._replace(buffer=())
             agent.host.acting = agent.belief
             return agent
@@ -352,6 +358,8 @@ class Explorer:
     def close(self) -> None:
         """Give back the environments."""
         self.world.close()
+        if self.apart is not None:
+            self.apart.close()
 
 
 HOST_NAMES = {"agent": "bsp", "env": "atari", "game": None, "size": 10, "seed": 0, "preset": None}
@@ -364,8 +372,6 @@ def build_for(chosen: Settings, world: VectorWorld) -> QLearner:
         "num_states": getattr(world, "num_states", None),
         "input_scale": getattr(world, "input_scale", ()),
     }
-    if chosen.hold > 1:
-        raise ValueError(f"hold={chosen.hold} is for compiled environments; use hold=1 here, or wrap the environment")
     agent = build(chosen, world.num_actions, **seen)
     if not isinstance(agent, QLearner):
         raise ValueError(f"belief={chosen.belief!r} does not run on the host; use an agent that learns Q by gradient")

@@ -199,6 +199,9 @@ def learn(
     return state, error, jnp.mean(info.loss)
 
 
+_init = eqx.filter_jit(lambda agent, key, obs: agent.init_without_buffer(key, obs))
+
+
 class Learner:
     """An agent that learns from minibatches, wherever they come from; errors come back one update later, so that the
     next can be prepared while this one runs."""
@@ -209,8 +212,7 @@ class Learner:
             raise ValueError("shared_batch=False would need a torso for every member's batch; use shared_batch=True")
         key, self.key = jax.random.split(jax.random.key(seed))
         self.agent = agent
-        init = eqx.filter_jit(lambda agent, key, obs: agent.init_without_buffer(key, obs))
-        self.state: AgentState = init(agent, key, np.asarray(obs))
+        self.state: AgentState = _init(agent, key, np.asarray(obs))
         self.unread: tuple[np.ndarray, Array, Array] | None = None
         self.loss = 0.0
         """Of the last update whose errors were read."""

@@ -84,7 +84,12 @@ class HostCheckpoints(Commits):
 
 def describe_run(asked: Mapping[str, Any], chosen: Settings) -> dict[str, Any]:
     """What run.json says."""
-    return {**asked, "settings": json.loads(json.dumps(dataclasses.asdict(chosen))), "version": __version__}
+    return {
+        "loop": "host",
+        **asked,
+        "settings": json.loads(json.dumps(dataclasses.asdict(chosen))),
+        "version": __version__,
+    }
 
 
 def record(

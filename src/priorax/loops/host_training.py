@@ -60,9 +60,9 @@ class HostResult(NamedTuple):
 class Evaluations(NamedTuple):
     """How often what is deployed is tried, in episodes of its own, and what it is."""
 
-    every: int | None = None
+    evaluate_every: int | None = None
     """Actions between two; never, where there is none."""
-    episodes: int = 10
+    evaluation_episodes: int = 10
     deploy: str = "mean"
 
 
@@ -95,12 +95,13 @@ def train_on_host(
     for name, count in (("steps", steps), ("episodes", episodes)):
         if count is not None:
             positive_int(name, count)
+    tried = evaluations or Evaluations()
     with contextlib.ExitStack() as stack:
         explorer = Explorer(env, agent, preset=preset, seed=seed, size=size, game=game, **(changes or {}))
         stack.callback(explorer.close)
         folder = None
         if out is not None:
-            until = {"steps": steps, "episodes": episodes}
+            until = {"steps": steps, "episodes": episodes, **tried._asdict()}
             columns = HostEpisode._fields
             files = RunFolder(Path(out), HostCheckpoints, explorer.config, until, resume, overwrite, columns)
             folder = stack.enter_context(contextlib.closing(files))
@@ -114,10 +115,7 @@ def train_on_host(
             return enough or (steps is not None and explorer.steps >= steps) or stop(explorer.history)
 
         def going() -> Iterator[list[HostEpisode]]:
-            tried = evaluations or Evaluations()
-            rounds = explorer.rounds(
-                evaluate_every=tried.every, evaluation_episodes=tried.episodes, deploy=tried.deploy
-            )
+            rounds = explorer.rounds(**tried._asdict())
             while not over():
                 each = next(rounds)
                 if each.advice is not None:
@@ -155,15 +153,22 @@ class _Scores:
     def __init__(self, path: Path | None, since: int) -> None:
         self.path = path
         self.last: float | None = None
-        if path is not None and path.exists():
-            head, *lines = path.read_text().splitlines()
-            kept = [line for line in lines if int(line.split(",")[0]) <= since]
-            write_atomically(path, "".join(f"{line}\n" for line in [head, *kept] if kept).encode())
+        if path is None or not path.exists():
+            return
+        rows = [line.split(",") for line in path.read_text().splitlines()[1:]]
+        kept = [row for row in rows if len(row) == 3 and int(row[0]) <= since]
+        if kept:
+            self.last = float(np.mean([float(row[2]) for row in kept if row[0] == kept[-1][0]]))
+            write_atomically(path, "".join(f"{line}\n" for line in [HEAD, *map(",".join, kept)]).encode())
+        else:
+            path.unlink()
 
     def add(self, step: int, returns: list[float]) -> None:
         self.last = float(np.mean(returns))
         if self.path is not None:
-            new = not self.path.exists() or self.path.stat().st_size == 0
+            before = self.path.read_text() if self.path.exists() else f"{HEAD}\n"
             rows = [f"{step},{i},{total}\n" for i, total in enumerate(returns, start=1)]
-            with self.path.open("a") as file:
-                file.write(("step,episode,total_return\n" if new else "") + "".join(rows))
+            write_atomically(self.path, (before + "".join(rows)).encode())
+
+
+HEAD = "step,episode,total_return"

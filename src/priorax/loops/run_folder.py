@@ -27,6 +27,8 @@ from tensorboardX.summary import scalar
 from priorax.loops.compiled import Episode, Loop, Snapshot
 from priorax.storage import BadFile, write_atomically
 
+LENGTHS = ("episodes", "steps", "evaluate_every", "evaluation_episodes", "deploy")
+"""What may be another when a run goes on."""
 EVENTS = ("total_return", "length", "average_regret", "solved", "loss", "cells")
 
 
@@ -38,7 +40,7 @@ class RunFolder:
         path: Path,
         checkpoints: Callable[[Path], Any],
         config: dict[str, Any],
-        until: Mapping[str, int | None],
+        until: Mapping[str, Any],
         resume: bool = False,
         overwrite: bool = False,
         columns: Sequence[str] = Episode._fields,
@@ -48,6 +50,7 @@ class RunFolder:
         self.path = path
         if resume:
             _refuse_other_config(path, read_config(path), config)
+            (path / "result.json").unlink(missing_ok=True)
         elif (path / "run.json").exists():
             if not overwrite:
                 raise ValueError(
@@ -152,11 +155,13 @@ class RunFolder:
 @contextlib.contextmanager
 def replaced(path: Path) -> Iterator[Path]:
     """A folder to write a run into, which then takes the place of the run at `path`, if there is one: whatever happens
-    meanwhile, one of them is whole."""
+    meanwhile, one of them is whole. What else was in that folder stays."""
     if path.exists() and not (path / "run.json").is_file() and any(path.iterdir()):
         raise ValueError(f"{str(path)!r} holds something else than a run; choose another folder")
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh, old = (path.with_name(f".{path.name}.{word}") for word in ("new", "old"))
+    if old.exists() and not path.exists():  # killed between the two moves below
+        old.rename(path)
     for left_over in (fresh, old):
         shutil.rmtree(left_over, ignore_errors=True)
     try:
@@ -164,6 +169,9 @@ def replaced(path: Path) -> Iterator[Path]:
         if path.exists():
             path.rename(old)
         fresh.rename(path)
+        for other in old.glob("*"):
+            if not (path / other.name).exists():
+                other.rename(path / other.name)
     finally:
         if not path.exists() and old.exists():
             old.rename(path)
@@ -213,7 +221,7 @@ def _episode(row: Mapping[str, str]) -> Episode:
 def _refuse_other_config(path: Path, found: dict[str, Any], asked: dict[str, Any]) -> None:
     def flat(config: dict[str, Any]) -> dict[str, Any]:
         inner = config.get("settings", {})
-        return {**{k: v for k, v in config.items() if k not in ("settings", "episodes", "steps")}, **inner}
+        return {**{k: v for k, v in config.items() if k not in ("settings", *LENGTHS)}, **inner}
 
     old, new = flat(found), flat(asked)
     differing = [

@@ -12,6 +12,7 @@ from priorax.agents import QLearner, Settings, build
 from priorax.beliefs import ENSEMBLES
 from priorax.checks import positive_int
 from priorax.envs.vector import VectorWorld
+from priorax.heads import Scalar
 
 PROBE_STEPS = 2000
 """Actions of a probe, over all lanes."""
@@ -60,9 +61,11 @@ def propose(
     positive_int("steps", steps)
     agent = _agent(chosen, world)
     seen, rewards, ended = _probe(world, seed, steps)
-    returns = to_come(rewards, ended, chosen.discount)
+    acted = np.concatenate([np.ones_like(ended[:1]), ~ended[:-1]])  # the step after an end only begins anew
+    learned_from = np.clip(rewards, -1, 1) if chosen.clip_rewards else rewards
+    returns = to_come(learned_from, ended, chosen.discount)[acted]
     size = float(np.sqrt(np.mean(returns**2)))
-    rows = seen.reshape(-1, *seen.shape[2:])
+    rows = seen[acted]
     pick = np.random.default_rng(seed).choice(len(rows), min(256, len(rows)), replace=False)
     spread = _spread(agent, rows[pick], seed)
     totals = episode_totals(rewards, ended)
@@ -71,7 +74,7 @@ def propose(
         size,
         smallest,
         spread,
-        rewards.size,
+        int(acted.sum()),
         len(totals),
         min(totals, default=0.0),
         max(totals, default=0.0),
@@ -120,6 +123,8 @@ def _agent(chosen: Settings, world: VectorWorld) -> QLearner:
     )
     if not isinstance(agent, QLearner) or not isinstance(agent.belief, ENSEMBLES) or agent.belief.prior is None:
         raise ValueError("a prior's scale needs an ensemble with prior functions, and this agent has none; use 'bsp'")
+    if not isinstance(agent.belief.head, Scalar):
+        raise ValueError(f"head={chosen.head!r} has priors on logits, not on returns; choose prior_scale by hand")
     return agent
 
 

@@ -43,8 +43,8 @@ DEFAULTS: dict[str, Any] = {
 """What a command that says nothing means; no preset is the environment's own."""
 DEFAULT_EPISODES = 2000
 """Where neither episodes nor steps are given."""
-LOOK_EVERY = 5
-"""Chunks between two looks at whether the prior's scale suits."""
+CHUNKS_BETWEEN_LOOKS = 5
+"""Before the next look at whether the prior's scale suits."""
 
 
 def preset_for(env: str) -> str:
@@ -131,7 +131,7 @@ def train(
     learned_after: int = 1,
     checkpoint_seconds: float = 60.0,
     report: Callable[[Progress], None] = lambda progress: None,
-    announce: Callable[[str], None] = lambda words: None,
+    announce: Callable[[str], None] | None = None,
     probe: Probe | None = None,
 ) -> Result:
     """Train an agent by name in an environment by name (or your own, in gymnax's shape). Ctrl-C leaves a checkpoint.
@@ -151,7 +151,8 @@ def train(
     auto = is_auto(changes or {})
     chosen = settings(agent, preset, **without_auto(changes or {}))
     if auto:
-        chosen = dataclasses.replace(chosen, prior_scale=propose(chosen, as_world(env, 4, size=size).world, seed).scale)
+        tried = as_world(env, 4, size=size, seed=seed, hold=chosen.hold).world
+        chosen = dataclasses.replace(chosen, prior_scale=propose(chosen, tried, seed).scale)
     loop, key, params = prepare(chosen, env, size, seed)
     asked: dict[str, Any] = {"agent": agent, "env": name, "size": size, "seed": seed, "preset": preset}
     until = _Until(episodes, steps, learned_below, learned_after, stop_when_learned)
@@ -216,7 +217,7 @@ def _run(
     report: Callable[[Progress], None],
     probe: Probe | None,
     adviser: Adviser,
-    announce: Callable[[str], None],
+    announce: Callable[[str], None] | None,
 ) -> Result:
     """Start or go on, up to the end."""
     history: list[Episode] = []
@@ -254,7 +255,7 @@ def _run(
                     break
             if probe is not None:
                 probes.append({"episode": len(history), **probe(loop, following.live)})
-            if clock.laps % LOOK_EVERY == 0:
+            if announce is not None and clock.laps % CHUNKS_BETWEEN_LOOKS == 0:
                 returns = [row.total_return for row in history]
                 good = learned is not None if tells else better(returns)
                 words = _advice(loop, following.live, adviser, returns, good)
