@@ -6,7 +6,6 @@ import pytest
 from priorax.agents import settings
 from priorax.experiments import reproduce, sweep
 from priorax.experiments.gymnasium_tasks import (
-    ALL,
     BLOCKS,
     CALM,
     FEWEST,
@@ -78,7 +77,9 @@ def test_dithering_itself_is_not_held_against_an_agent():
     result = result_of(40, [])._replace(history=[dithers, calm])
     assert outcome(result)[-1]["mean_return"] == -2.0
     assert outcome(result._replace(agent="eps_greedy"))[-1]["mean_return"] == 5.0
-    assert epsilons(OWN["eps_greedy"]["epsilon"], 0, ALL["lanes"], ALL["lanes"])[CALM["eps_greedy"]] < 0.011
+    for game in GAMES:
+        lanes = settings("eps_greedy", game.preset).lanes
+        assert epsilons(OWN["eps_greedy"]["epsilon"], 0, lanes, lanes)[CALM["eps_greedy"]] < 0.011
 
 
 def test_a_run_without_a_finished_episode_has_rows():
