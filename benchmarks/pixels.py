@@ -10,8 +10,7 @@ from benchmarks.base import Bench, best_interleaved
 from priorax.agents import AgentState, QLearner, settings
 from priorax.beliefs import values_of
 from priorax.envs.atari import Atari
-from priorax.loops.explorer import build_for
-from priorax.loops.host import Actor, Learner, learn
+from priorax.loops.host import Actor, Learner, build_for, learn
 from priorax.replay import Drawn
 
 LANES, ROUNDS, BATCH = 8, 50, 32

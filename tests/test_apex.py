@@ -18,8 +18,7 @@ from priorax.distributed.cluster import PATIENCE, Worker, session
 from priorax.distributed.rollout import Rollout, RolloutPlan, Weights
 from priorax.distributed.shard import Chunk, Shard
 from priorax.envs.worlds import make_world
-from priorax.loops.explorer import build_for
-from priorax.loops.host import BufferPlan, Learner, buffer_plan
+from priorax.loops.host import BufferPlan, Learner, buffer_plan, build_for
 from priorax.loops.host_files import HostCheckpoints, HostEpisode
 from priorax.replay import Moment, SequenceSettings
 

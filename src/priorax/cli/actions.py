@@ -1,5 +1,6 @@
 """What each command does. The rest of the package is imported late, so that `--help` is instant."""
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -252,14 +253,16 @@ def _on_host(command: Any, run: Callable[..., Any], more: dict[str, Any]) -> int
 
 def _scale(command: Scale) -> int:
     from priorax.agents import settings
-    from priorax.envs.worlds import make_world
+    from priorax.envs.worlds import lives_on_host, make_world
     from priorax.loops.scaling import propose, without_auto
     from priorax.loops.training import parse_changes, preset_for
 
     preset = command.preset or preset_for(command.env)
     chosen = settings(command.agent, preset, **without_auto(parse_changes(command.set)))
-    world = make_world(command.env, max(chosen.lanes, 4), size=command.size, game=command.game, seed=command.seed)
-    found = propose(chosen, world, command.seed, command.steps, command.smallest)
+    lanes = chosen.lanes if lives_on_host(command.env) else 4
+    asked: dict[str, Any] = {"size": command.size, "game": command.game, "seed": command.seed, "hold": chosen.hold}
+    with contextlib.closing(make_world(command.env, lanes, **asked)) as world:
+        found = propose(chosen, world, command.seed, command.steps, command.smallest)
     _print_summary(f"a prior's scale for {command.env}", found.summary())
     _announce(f"pass --set prior_scale={found.scale:.3g}, or prior_scale=auto to have this done at the start of a run")
     return 0

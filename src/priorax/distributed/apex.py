@@ -17,8 +17,7 @@ from priorax.distributed.driver import Crew, Driver, Ended, least_in_shard
 from priorax.distributed.rollout import RolloutPlan
 from priorax.envs.vector import checked_seed
 from priorax.envs.worlds import make_world
-from priorax.loops.explorer import build_for
-from priorax.loops.host import Learner, buffer_plan
+from priorax.loops.host import Learner, buffer_plan, build_for
 from priorax.loops.host_files import (
     HostCheckpoints,
     HostEpisode,

@@ -15,8 +15,7 @@ from priorax.caching import enable_compilation_cache
 from priorax.distributed.shard import Chunk
 from priorax.envs.worlds import make_world
 from priorax.loops.cells import Cells
-from priorax.loops.explorer import build_for
-from priorax.loops.host import Actor, Played
+from priorax.loops.host import Actor, Played, build_for
 from priorax.replay import Moment
 
 

@@ -10,7 +10,6 @@ that of five others, all checked against bsuite's.
 
 import contextlib
 import csv
-import dataclasses
 import json
 import math
 import time
@@ -27,8 +26,7 @@ from priorax.envs.dm import bsuite_experiments, bsuite_world, checked_bsuite_id,
 from priorax.envs.vector import checked_seed
 from priorax.envs.worlds import BSUITE
 from priorax.experiments import Report, prepare_folder
-from priorax.loops.explorer import build_for
-from priorax.loops.host import Host
+from priorax.loops.host import host_for
 from priorax.loops.training import preset_for
 from priorax.storage import write_atomically
 from priorax.version import __version__
@@ -134,15 +132,7 @@ def _play(bsuite_id: str, chosen: Settings, out: Path, seed: int, most: int, rep
     returns: list[float] = []
     told = -math.inf
     with contextlib.closing(world):
-        host = Host(
-            build_for(dataclasses.replace(chosen, hold=1), world),  # it is the world that holds
-            world,
-            seed,
-            learn_every=chosen.learn_every,
-            updates=chosen.updates,
-            learn_after=chosen.learn_after,
-            clip_rewards=chosen.clip_rewards,
-        )
+        host = host_for(chosen, world, seed)
         while len(returns) < most:
             returns.extend(played.total_return for played in host.round())
             if time.perf_counter() - told > 0.5:

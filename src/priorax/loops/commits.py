@@ -113,7 +113,7 @@ class Commits:
         for path in commits[-KEPT:]:
             found = json.loads(path.read_text())
             named |= {found["state"], *(_replay(part) for part in found["segments"])}
-        for path in self.folder.glob("*.safetensors"):
+        for path in [*self.folder.glob("*.safetensors"), *self.folder.glob(".*")]:  # the latter: of a killed write
             if path.name not in named:
                 path.unlink()
 

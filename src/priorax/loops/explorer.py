@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from priorax.agents import QLearner, Settings, build, settings
+from priorax.agents import settings
 from priorax.agents.deploying import DEPLOY, Values, best, values
 from priorax.checks import one_of, positive_int
 from priorax.envs.given import World, as_world
 from priorax.envs.vector import VectorWorld
 from priorax.loops.cells import Cells
 from priorax.loops.doubt import ROWS, Adviser, better, measure
-from priorax.loops.host import Host
+from priorax.loops.host import host_for
 from priorax.loops.host_files import (
     HostCheckpoints,
     HostEpisode,
@@ -101,7 +101,7 @@ class Explorer:
             "preset": preset,
         }
         self.cells = Cells(self.world)
-        self.host = self._living()
+        self.host = host_for(self.settings, self.world, seed, look=self.cells)
         self.history: list[HostEpisode] = []
         """Episodes of exploration that ended."""
         self.adviser = Adviser(chosen.prior_scale)
@@ -110,20 +110,6 @@ class Explorer:
         """For what is deployed; exploring has its own."""
         self.apart: VectorWorld | None = None
         """Where evaluations are played, once there was one."""
-
-    def _living(self, since: int = 0) -> Host:
-        chosen = self.settings
-        return Host(
-            build_for(chosen, self.world),
-            self.world,
-            self.seed,
-            learn_every=chosen.learn_every,
-            updates=chosen.updates,
-            learn_after=chosen.learn_after,
-            clip_rewards=chosen.clip_rewards,
-            look=self.cells,
-            since=since,
-        )
 
     @property
     def steps(self) -> int:
@@ -323,13 +309,13 @@ class Explorer:
         checkpoints = HostCheckpoints(path / "checkpoint")
         if checkpoints.last is None:
             raise ValueError(f"{str(path)!r} has no checkpoint yet; let the run go on for a while")
-        agent.restore(checkpoints, read_rows(path, parse_row))
+        agent.restore(checkpoints, read_rows(path, parse_row, checkpoints.last.rows_bytes))
         return agent
 
     def restore(self, checkpoints: HostCheckpoints, history: list[HostEpisode]) -> None:
         """Go on from the last checkpoint, with the rows that belong to it."""
         since = checkpoints.last.tally if checkpoints.last is not None else HostTally()
-        self.host = self._living(since.rounds)
+        self.host = host_for(self.settings, self.world, self.seed, look=self.cells, since=since.rounds)
         self.host.learner.state = checkpoints.restore(self.host.learner.state, self.host.buffer)
         self.host.acting = self.belief
         self.history = history[: since.finished]
@@ -364,15 +350,3 @@ class Explorer:
 
 HOST_NAMES = {"agent": "bsp", "env": "atari", "game": None, "size": 10, "seed": 0, "preset": None}
 """What says which run it is, and what a command that says nothing means."""
-
-
-def build_for(chosen: Settings, world: VectorWorld) -> QLearner:
-    """The agent with those settings, for that world."""
-    seen: dict[str, Any] = {
-        "num_states": getattr(world, "num_states", None),
-        "input_scale": getattr(world, "input_scale", ()),
-    }
-    agent = build(chosen, world.num_actions, **seen)
-    if not isinstance(agent, QLearner):
-        raise ValueError(f"belief={chosen.belief!r} does not run on the host; use an agent that learns Q by gradient")
-    return agent

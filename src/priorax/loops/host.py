@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from priorax.agents import AgentState, QLearner
+from priorax.agents import AgentState, QLearner, Settings, build
 from priorax.agents.q_learner import Sampled
 from priorax.beliefs import ENSEMBLES, State, values_of
 from priorax.checks import positive_int
@@ -331,3 +331,30 @@ class Host:
             if read is not None:
                 self.buffer.prioritise(*read)
         return played
+
+
+def build_for(chosen: Settings, world: VectorWorld) -> QLearner:
+    """The agent with those settings, for that world."""
+    agent = build(
+        chosen,
+        world.num_actions,
+        num_states=getattr(world, "num_states", None),
+        input_scale=getattr(world, "input_scale", ()),
+    )
+    if not isinstance(agent, QLearner):
+        raise ValueError(f"belief={chosen.belief!r} does not run on the host; use an agent that learns Q by gradient")
+    return agent
+
+
+def host_for(chosen: Settings, world: VectorWorld, seed: int, **more: Any) -> Host:
+    """The agent with those settings, living in that world; `more` as `Host` has it. Holding actions is the world's."""
+    return Host(
+        build_for(chosen, world),
+        world,
+        seed,
+        learn_every=chosen.learn_every,
+        updates=chosen.updates,
+        learn_after=chosen.learn_after,
+        clip_rewards=chosen.clip_rewards,
+        **more,
+    )

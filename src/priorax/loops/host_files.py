@@ -37,7 +37,7 @@ class HostEpisode(NamedTuple):
     loss: float
     """Of the last update, mean over members."""
     cells: int
-    """Distinct states seen so far (`cells.py`)."""
+    """Distinct states seen since the run began, or was resumed (`cells.py`)."""
 
 
 class HostTally(NamedTuple):

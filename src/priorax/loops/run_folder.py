@@ -197,11 +197,11 @@ def read_episodes(path: Path) -> list[Episode]:
     return read_rows(path, _episode)
 
 
-def read_rows(path: Path, parse: Callable[[Mapping[str, str]], Any]) -> list[Any]:
-    """The rows of a run's folder, of that kind."""
+def read_rows(path: Path, parse: Callable[[Mapping[str, str]], Any], until: int | None = None) -> list[Any]:
+    """The rows of a run's folder, of that kind; those in its first bytes, if told how many."""
     try:
-        with (path / "episodes.csv").open(newline="") as file:
-            return [parse(row) for row in csv.DictReader(file)]
+        text = (path / "episodes.csv").read_bytes()[:until].decode()
+        return [parse(row) for row in csv.DictReader(io.StringIO(text, newline=""))]
     except (KeyError, ValueError, TypeError) as error:
         raise BadFile(f"{path / 'episodes.csv'} is damaged ({error!r}); start the run again with --overwrite") from None
 

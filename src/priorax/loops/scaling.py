@@ -8,11 +8,12 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from priorax.agents import QLearner, Settings, build
+from priorax.agents import QLearner, Settings
 from priorax.beliefs import ENSEMBLES
 from priorax.checks import positive_int
 from priorax.envs.vector import VectorWorld
 from priorax.heads import Scalar
+from priorax.loops.host import build_for
 
 PROBE_STEPS = 2000
 """Actions of a probe, over all lanes."""
@@ -115,13 +116,8 @@ def episode_totals(rewards: np.ndarray, ended: np.ndarray) -> list[float]:
 
 
 def _agent(chosen: Settings, world: VectorWorld) -> QLearner:
-    agent = build(
-        dataclasses.replace(chosen, prior_scale=1.0),
-        world.num_actions,
-        num_states=getattr(world, "num_states", None),
-        input_scale=getattr(world, "input_scale", ()),
-    )
-    if not isinstance(agent, QLearner) or not isinstance(agent.belief, ENSEMBLES) or agent.belief.prior is None:
+    agent = build_for(dataclasses.replace(chosen, prior_scale=1.0), world)
+    if not isinstance(agent.belief, ENSEMBLES) or agent.belief.prior is None:
         raise ValueError("a prior's scale needs an ensemble with prior functions, and this agent has none; use 'bsp'")
     if not isinstance(agent.belief.head, Scalar):
         raise ValueError(f"head={chosen.head!r} has priors on logits, not on returns; choose prior_scale by hand")
