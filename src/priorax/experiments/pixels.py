@@ -66,7 +66,7 @@ def figure(rows: list[Row]) -> Figure:
     curves(axes[0, 0], where(rows, env="pixel_deep_sea"), "mean_return", LOOKS)
     axes[0, 0].set(title=f"DeepSea {SIZE} from pixels", ylabel="return of an episode", xlabel="actions, all lanes")
     curves(axes[0, 1], where(rows, env="Freeway"), "mean_return", LOOKS)
-    axes[0, 1].set(title="Freeway", ylabel="return of a game")
+    axes[0, 1].set(title="Freeway", ylabel="return of a game", xlim=(0, None), ylim=(0, None))
     legend_below(drawing, axes[0, 0])
     return drawing
 
