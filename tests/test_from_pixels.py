@@ -17,7 +17,7 @@ def episode(number, step, total, cells=0):
 
 def test_rows_say_what_each_part_of_a_run_paid():
     history = [episode(1, 10, 1.0, 3), episode(2, 12, 3.0, 4), episode(3, 99, -1.0, 9)]
-    rows = outcome(HostResult("bsp", "atari", 0, "small", 100, 3, 1.0, 3.0, 11, 50.0, history))
+    rows = outcome(HostResult("bsp", "atari", 0, "small", 100, 3, 1.0, 3.0, 11, 50.0, None, history))
     assert len(rows) == BLOCKS and rows[-1]["step"] == 100
     assert [row["mean_return"] for row in rows[:4]] == [None, 1.0, 3.0, None]
     assert rows[1]["cells"] == 3 and rows[-1] == {
