@@ -39,7 +39,9 @@ def _short(value: Any) -> str:
 
 def _run(path: Path) -> Facts:
     config = read_config(path)
-    names = ("agent", "env", "game", "size", "seed", "preset", "actors", "shards")
+    names = ["agent", "env", "game", "size", "seed", "preset", "actors", "shards"]
+    if ":" in str(config.get("env")):  # someone else's, which has no size
+        names.remove("size")
     facts = [("run", ", ".join(f"{name} {config[name]}" for name in names if config.get(name) is not None))]
     facts.append(("written by", f"priorax {config.get('version', 'of unknown version')}"))
     asked = [f"{config[name]:,} {name}" for name in ("episodes", "steps") if config.get(name) is not None]
