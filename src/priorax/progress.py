@@ -17,6 +17,11 @@ from rich.progress import (
 console = Console()
 
 
+def say(words: str, to: Console = console) -> None:
+    """One line, as it is."""
+    to.print(words, soft_wrap=True, highlight=False, markup=False)
+
+
 @contextmanager
 def count_bar(total: int, name: str, to: Console = console) -> Iterator[Callable[[int, str], None]]:
     """A bar over things done, out of a total, with a note beside it."""

@@ -49,6 +49,10 @@ class SharedTorso(Wrapper):
     def prior(self) -> Network | None:
         return self.base.prior
 
+    @property
+    def prior_scale(self) -> float | Float[Array, ""]:
+        return self.base.prior_scale
+
     def init(self, key: PRNGKeyArray, x: Any) -> State:
         """K members, a torso, a torso for the priors, from independent keys; x is one example input."""
         key_torso, key_prior, key_members = jax.random.split(key, 3)

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -27,7 +26,8 @@ from priorax.cli.commands import (
     Train,
     Watch,
 )
-from priorax.progress import console, count_bar, share_bar
+from priorax.cli.training import apex, train
+from priorax.progress import console, count_bar, say, share_bar
 
 
 def _check(command: Check) -> int:
@@ -55,7 +55,7 @@ def _reproduce(command: Reproduce) -> int:
             command.preset,
             command.out,
             report,
-            announce=_announce,
+            announce=say,
             draw_only=command.draw_only,
         )
     return _show(command.name, result)
@@ -74,7 +74,7 @@ def _compare(command: Compare) -> int:
             command.preset,
             command.out,
             report,
-            _announce,
+            say,
         )
     return _show(f"episodes to learn {command.env}, median of {command.seeds} seeds", result)
 
@@ -85,169 +85,10 @@ def _whole(word: str) -> int:
     return int(word)
 
 
-def _announce(words: str) -> None:
-    console.print(words, soft_wrap=True, highlight=False, markup=False)
-
-
 def _show(title: str, result: Any) -> int:
     _print_summary(title, result.summary)
     for path in result.paths:
-        _announce(f"wrote {path}")
-    return 0
-
-
-def _train(command: Train) -> int:
-    import json
-
-    from priorax.envs.worlds import lives_on_host
-    from priorax.loops.run_folder import read_config
-    from priorax.loops.training import DEFAULT_EPISODES, DEFAULTS, Progress, parse_changes, resumed, train
-
-    before = read_config(command.resume) if command.resume else {}
-    env = before.get("env", command.env)
-    if before.get("loop") == "host" or (env is not None and lives_on_host(env)):
-        return _train_on_host(command, before)
-    for name in ("game", "evaluate_every", "evaluation_episodes", "deploy"):
-        if getattr(command, name) is not None:
-            raise ValueError(f"{name}={getattr(command, name)!r} is for environments on the host; leave it out")
-    given = {name: getattr(command, name) for name in DEFAULTS if getattr(command, name) is not None}
-    changes = parse_changes(command.set)
-    if command.resume is not None:
-        out, asked = command.resume, resumed(command.resume, given, changes)
-    else:
-        asked = {**DEFAULTS, **given, "changes": changes}
-        out = command.out or _default_folder(asked)
-    shown = Console(stderr=True) if command.json else console
-
-    def note(progress: Progress) -> str:
-        words = f"return {progress.total_return:.2f}  {progress.steps_per_second:,.0f} steps/s"
-        if progress.average_regret is None:
-            return words
-        learned = f"learned at {progress.learned}" if progress.learned else "not learned yet"
-        return f"{words}  regret {progress.average_regret:.2f}  {learned}"
-
-    try:
-        by_steps = asked["episodes"] is None and asked["steps"] is not None
-        total = asked["steps"] if by_steps else asked["episodes"] or DEFAULT_EPISODES
-        with count_bar(total, f"{asked['agent']} on {asked['env']} {asked['size']}", shown) as update:
-            result = train(
-                **asked,
-                out=out,
-                resume=command.resume is not None,
-                overwrite=command.overwrite,
-                stop_when_learned=command.stop_when_learned,
-                checkpoint_seconds=command.checkpoint_seconds,
-                report=lambda progress: update(progress.step if by_steps else progress.episode, note(progress)),
-                announce=lambda words: shown.print(words, soft_wrap=True, highlight=False, markup=False),
-            )
-    except KeyboardInterrupt:
-        shown.print(f"go on with: priorax train --resume {out}", soft_wrap=True, highlight=False, markup=False)
-        raise
-    if command.json:
-        print(json.dumps(result.summary()))
-        return 0
-    words = f"learned at episode {result.episodes_to_learn}" if result.episodes_to_learn else "not learned"
-    if not result.tells_regret:
-        last = [row.total_return for row in result.history[-50:]]
-        words = f"mean return {sum(last) / len(last):.1f} in the last {len(last)} episodes"
-    console.print(
-        f"{words} of {result.episodes}; {result.env_steps_per_second:,.0f} steps/s; rows in {out}/episodes.csv"
-    )
-    return 0
-
-
-def _default_folder(asked: dict[str, Any]) -> Path:
-    """Someone else's environment has a name and no size."""
-    name = asked.get("game") or asked["env"].replace(":", "-").replace("/", "-")
-    size = "" if asked.get("game") or ":" in asked["env"] else f"-{asked['size']}"
-    return Path("runs") / f"{asked['agent']}-{name}{size}-{asked['seed']}"
-
-
-def _train_on_host(command: Train, before: dict[str, Any]) -> int:
-    from priorax.loops.host_training import Evaluations, train_on_host
-
-    if str(before.get("env")).startswith("object:"):
-        raise ValueError(f"{command.resume} was learned in an object; go on with priorax.Explorer.load(path, env=...)")
-    if command.stop_when_learned:
-        raise ValueError("stop_when_learned=True is for DeepSea in the compiled loop; leave it out")
-    names = Evaluations._fields
-    tried = {name: getattr(command, name) for name in names if getattr(command, name) is not None}
-    if before.get("evaluate_every") is not None:
-        tried = {**{name: before[name] for name in names}, **tried}
-    if tried and tried.get("evaluate_every") is None:
-        raise ValueError(f"{', '.join(tried)}: nothing is evaluated; pass --evaluate-every too")
-    shown = Console(stderr=True) if command.json else console
-
-    def run(**asked: Any) -> Any:
-        return train_on_host(
-            **asked,
-            evaluations=Evaluations(**tried),
-            announce=lambda words: shown.print(words, soft_wrap=True, highlight=False, markup=False),
-        )
-
-    return _on_host(command, run, {})
-
-
-def _apex(command: Apex) -> int:
-    from priorax.distributed import run_apex
-    from priorax.loops.run_folder import read_config
-
-    before = read_config(command.resume) if command.resume else {}
-    actors, shards = command.actors or before.get("actors", 2), command.shards or before.get("shards", 1)
-    return _on_host(command, run_apex, {"actors": actors, "shards": shards, "address": command.address})
-
-
-def _on_host(command: Any, run: Callable[..., Any], more: dict[str, Any]) -> int:
-    """Train from pixels, in this process or on a cluster."""
-    import json
-
-    from priorax.loops.host_training import DEFAULT_STEPS, HOST_DEFAULTS, HostProgress
-    from priorax.loops.training import parse_changes, resumed
-
-    names = {name: value for name, value in HOST_DEFAULTS.items() if hasattr(command, name)}
-    given = {name: getattr(command, name) for name in names if getattr(command, name) is not None}
-    changes = parse_changes(command.set)
-    if command.resume is not None:
-        out, asked = command.resume, resumed(command.resume, given, changes, names)
-    else:
-        asked = {**names, **given, "changes": changes}
-        out = command.out or _default_folder(asked)
-    shown = Console(stderr=True) if command.json else console
-
-    def note(progress: HostProgress) -> str:
-        mean = "no episode yet" if progress.mean_return is None else f"return {progress.mean_return:.2f}"
-        tried = getattr(progress, "evaluation", None)
-        deployed = "" if tried is None else f"  deployed {tried:.2f}"
-        return (
-            f"{mean}{deployed}  {progress.steps_per_second:,.0f} steps/s  {progress.updates:,} updates  "
-            f"{progress.cells:,} states"
-        )
-
-    try:
-        by_episodes = asked["steps"] is None and asked.get("episodes") is not None
-        total = asked["episodes"] if by_episodes else asked["steps"] or DEFAULT_STEPS
-        with count_bar(total, f"{asked['agent']} on {asked['game'] or asked['env']}", shown) as update:
-            result = run(
-                **asked,
-                **more,
-                out=out,
-                resume=command.resume is not None,
-                overwrite=command.overwrite,
-                checkpoint_seconds=command.checkpoint_seconds,
-                report=lambda progress: update(progress.episodes if by_episodes else progress.step, note(progress)),
-            )
-    except KeyboardInterrupt:
-        again = "apex" if more else "train"
-        shown.print(f"go on with: priorax {again} --resume {out}", soft_wrap=True, highlight=False, markup=False)
-        raise
-    if command.json:
-        print(json.dumps(result.summary()))
-        return 0
-    mean = "no episode ended" if result.mean_return is None else f"mean return {result.mean_return:.2f} at the end"
-    console.print(
-        f"{mean}; {result.episodes} episodes, {result.steps:,} steps, {result.steps_per_second:,.0f} a second; "
-        f"rows in {out}/episodes.csv"
-    )
+        say(f"wrote {path}")
     return 0
 
 
@@ -264,7 +105,7 @@ def _scale(command: Scale) -> int:
     with contextlib.closing(make_world(command.env, lanes, **asked)) as world:
         found = propose(chosen, world, command.seed, command.steps, command.smallest)
     _print_summary(f"a prior's scale for {command.env}", found.summary())
-    _announce(f"pass --set prior_scale={found.scale:.3g}, or prior_scale=auto to have this done at the start of a run")
+    say(f"pass --set prior_scale={found.scale:.3g}, or prior_scale=auto to have this done at the start of a run")
     return 0
 
 
@@ -289,7 +130,7 @@ def _bsuite(command: Bsuite) -> int:
             preset=command.preset,
             changes=parse_changes(command.set),
             report=report,
-            announce=_announce,
+            announce=say,
         )
     _print_summary("bsuite's scores", summary(scores(command.out, command.episodes)))
     return 0
@@ -305,14 +146,14 @@ def _completion(command: Completion) -> int:
 def _report(command: Report) -> int:
     from priorax.report.runs_page import write_report
 
-    _announce(f"wrote {write_report(command.runs, command.out)}; open it in a browser")
+    say(f"wrote {write_report(command.runs, command.out)}; open it in a browser")
     return 0
 
 
 def _playground(command: Playground) -> int:
     from priorax.report.viewer import write_playground
 
-    _announce(f"wrote {write_playground(command.out)}; open it in a browser")
+    say(f"wrote {write_playground(command.out)}; open it in a browser")
     return 0
 
 
@@ -340,7 +181,7 @@ def _explore(command: Watch) -> int:
                 show(done, "")
 
             recordings.append(record_deep_sea(agent, command.size, command.seed, command.episodes, report=told))
-    _announce(f"wrote {write_viewer(recordings, command.out or Path('exploration.html'))}; open it in a browser")
+    say(f"wrote {write_viewer(recordings, command.out or Path('exploration.html'))}; open it in a browser")
     return 0
 
 
@@ -361,7 +202,7 @@ def _episode(command: Watch, run: Path) -> int:
         recording = record(learned, command.seed)
         total = float(recording.rewards.sum())
         write_gif(out, cartpole_frames(recording.env, recording.states, recording.rewards))
-    _announce(f"return {total:.1f}; wrote {out}")
+    say(f"return {total:.1f}; wrote {out}")
     return 0
 
 
@@ -407,20 +248,20 @@ def _fit(command: Fit) -> int:
         steps=command.steps,
         overwrite=command.overwrite,
         bar=True,
-        report=_announce,
+        report=say,
     )
     if found.calibration is not None:
         _print_summary(f"{found.target}, on {found.held_out_rows} rows held out", found.calibration.summary())
     for path in found.paths:
-        _announce(f"wrote {path}")
+        say(f"wrote {path}")
     return 0
 
 
 def _predict(command: Predict) -> int:
     from priorax.tabular_files import predict_table
 
-    rows = predict_table(command.model, command.data, command.out, _announce)
-    _announce(f"wrote {rows} predictions to {command.out}")
+    rows = predict_table(command.model, command.data, command.out, say)
+    say(f"wrote {rows} predictions to {command.out}")
     return 0
 
 
@@ -439,9 +280,9 @@ def _doctor(command: Doctor) -> int:
 RUN: dict[type, Callable[[Any], int]] = {
     Check: _check,
     Reproduce: _reproduce,
-    Train: _train,
+    Train: train,
     Compare: _compare,
-    Apex: _apex,
+    Apex: apex,
     Watch: _watch,
     Report: _report,
     Playground: _playground,

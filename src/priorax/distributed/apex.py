@@ -24,12 +24,11 @@ from priorax.loops.host_files import (
     HostSnapshot,
     HostTally,
     Pace,
-    describe_run,
     mean_of_last,
     parse_row,
     record,
 )
-from priorax.loops.run_folder import RunFolder
+from priorax.loops.run_folder import RunFolder, describe_run
 from priorax.loops.training import preset_for
 
 
@@ -126,7 +125,7 @@ def run_apex(
         stack.enter_context(session(address, actors + shards))  # may refuse: before an old run is overwritten
         folder = None
         if out is not None:
-            config = describe_run(asked, chosen)
+            config = describe_run({"loop": "host", **asked}, chosen)
             columns = HostEpisode._fields
             files = RunFolder(Path(out), HostCheckpoints, config, {"steps": steps}, resume, overwrite, columns)
             folder = stack.enter_context(contextlib.closing(files))

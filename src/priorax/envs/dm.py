@@ -11,7 +11,7 @@ import numpy as np
 from priorax.checks import one_of, positive_int
 from priorax.envs.bounds import scale_of_bounds
 from priorax.envs.bsuite_cartpole import BsuiteCartpole
-from priorax.envs.vector import NOT_RESET, Turn, checked_actions, checked_seed, first_seed
+from priorax.envs.vector import NOT_RESET, Turn, channels_first, checked_actions, checked_seed, first_seed
 
 ONE_HOT = ("deep_sea", "deep_sea_stochastic")
 """bsuite's experiments whose picture has a single one in it."""
@@ -77,9 +77,7 @@ class DmEnvWorld:
         self.frame_shape = self._shape[1:] if rows else self._shape or (1,)
         if sees.dtype == np.uint8 and len(self.frame_shape) in (2, 3):
             self.frame_dtype = np.dtype(np.uint8)
-            self._channels_last = len(self._shape) == 3 and self._shape[2] < min(self._shape[:2])
-            if self._channels_last:
-                self.frame_shape = (self._shape[2], *self._shape[:2])
+            self.frame_shape, self._channels_last = channels_first(self.frame_shape)
         elif bounded and len(self.frame_shape) == 1:
             bounds = (np.broadcast_to(bound, self._shape) for bound in (sees.minimum, sees.maximum))
             self.input_scale = scale_of_bounds(*(bound.reshape(self.frame_shape) for bound in bounds))

@@ -147,8 +147,6 @@ class GymnasiumWorld:
     """
 
     stack = 1
-    flattened = False
-    """Whether what is seen was in parts."""
 
     def __init__(self, env: Any) -> None:
         try:
@@ -170,6 +168,8 @@ class GymnasiumWorld:
             raise ValueError(
                 f"env has the action space {acts}, and must have a Discrete one; choose another environment"
             )
+        self._parts: Any = None
+        """The space of what is seen, where it is in parts."""
         if not isinstance(sees, (spaces.Box, spaces.Discrete)):
             if not sees.is_np_flattenable:
                 raise ValueError(
@@ -179,7 +179,6 @@ class GymnasiumWorld:
             self._parts = sees
             env = FlattenObservation(env)
             sees = env.single_observation_space
-            self.flattened = True
         self.env = env
         self.num_envs = int(env.num_envs)
         self.num_actions = int(acts.n)
@@ -199,9 +198,7 @@ class GymnasiumWorld:
             self.frame_dtype = np.dtype(np.int32)
         elif sees.dtype == np.uint8 and len(self.frame_shape) in (2, 3):
             self.frame_dtype = np.dtype(np.uint8)
-            self._channels_last = len(self.frame_shape) == 3 and self.frame_shape[2] < min(self.frame_shape[:2])
-            if self._channels_last:
-                self.frame_shape = (self.frame_shape[2], *self.frame_shape[:2])
+            self.frame_shape, self._channels_last = channels_first(self.frame_shape)
         elif not np.issubdtype(sees.dtype, np.number) and sees.dtype != np.bool_:
             raise ValueError(f"env is seen as {sees.dtype}, and must be seen as numbers; wrap it so that it is")
         elif len(self.frame_shape) == 1:
@@ -211,7 +208,7 @@ class GymnasiumWorld:
     def reset(self, seed: int) -> np.ndarray:
         obs, _ = self.env.reset(seed=first_seed(seed))
         self._started = True
-        return self.seen(obs)
+        return self._shown(obs)
 
     def step(self, actions: np.ndarray) -> Turn:
         chosen = checked_actions(actions, self.num_envs, self.num_actions)
@@ -219,7 +216,7 @@ class GymnasiumWorld:
             raise ValueError(NOT_RESET)
         obs, reward, terminated, truncated, _ = self.env.step(chosen + self.first_action)
         return Turn(
-            self.seen(obs),
+            self._shown(obs),
             np.asarray(reward, np.float32),
             np.array(terminated, bool),
             np.array(truncated, bool),
@@ -231,18 +228,25 @@ class GymnasiumWorld:
         self._started = False
 
     def seen(self, obs: Any) -> np.ndarray:
-        """The environments' own observations, one or a batch, as this world shows them: a copy, since some environments
-        write into the array they handed out."""
+        """An environment's own observation as this world shows it, or a batch of them (of those in parts, one)."""
+        if self._parts is None:
+            return self._shown(obs)
+        from gymnasium.spaces import flatten
+
+        return self._shown(flatten(self._parts, obs))
+
+    def _shown(self, obs: Any) -> np.ndarray:
+        """A copy, since some environments write into the array they handed out."""
         if self.num_states:
             return np.asarray(np.asarray(obs) - self.first_state, self.frame_dtype)
         found = np.array(obs, self.frame_dtype)
         return np.moveaxis(found, -1, -3).copy() if self._channels_last else found
 
-    def seen_flat(self, obs: Any) -> np.ndarray:
-        """The same for one observation in parts, as the environment gives it."""
-        from gymnasium.spaces import flatten
 
-        return np.asarray(flatten(self._parts, obs), self.frame_dtype)
+def channels_first(shape: tuple[int, ...]) -> tuple[tuple[int, ...], bool]:
+    """A picture's shape with its channels first, and whether they were last."""
+    last = len(shape) == 3 and shape[2] < min(shape[:2])
+    return ((shape[2], *shape[:2]) if last else shape), last
 
 
 NOT_RESET = "step was called before reset; call reset(seed) first, for example reset(0)"

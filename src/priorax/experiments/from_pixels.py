@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from priorax.loops.host_training import HostEpisode, HostResult
+from priorax.loops.host_files import HostEpisode
+from priorax.loops.host_training import HostResult
 from priorax.loops.parallel import Task
 from priorax.report.rows import Row, column, where
 

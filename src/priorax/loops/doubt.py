@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array
 
 from priorax.agents import QLearner
-from priorax.beliefs import ENSEMBLES, SharedTorso, State, belief_values
+from priorax.beliefs import ENSEMBLES, State, belief_values
 from priorax.heads import Scalar
 
 LEAST_UPDATES = 2000
@@ -43,9 +43,8 @@ def measure(agent: QLearner, belief: State, obs: Any, action: Any) -> Doubt | No
 @eqx.filter_jit
 def _measure(agent: QLearner, belief: State, obs: Any, action: Any) -> tuple[Array, Array, Array, Array]:
     owner: Any = agent.belief
-    base = owner.base if isinstance(owner, SharedTorso) else owner
     values = belief_values(owner, belief, jax.random.key(0), obs)
-    prior = base.prior_scale * owner.prior_values(belief, obs)[..., 0]
+    prior = owner.prior_scale * owner.prior_values(belief, obs)[..., 0]
     rows = jnp.arange(values.shape[1])
     q, p = (part[:, rows, action] for part in (values, prior))
     q, p = q - q.mean(axis=0), p - p.mean(axis=0)

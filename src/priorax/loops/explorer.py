@@ -29,12 +29,11 @@ from priorax.loops.host_files import (
     HostEpisode,
     HostSnapshot,
     HostTally,
-    describe_run,
     mean_of_last,
     parse_row,
 )
-from priorax.loops.run_folder import RunFolder, read_config, read_rows, replaced
-from priorax.loops.scaling import is_auto, propose, without_auto
+from priorax.loops.run_folder import RunFolder, describe_run, read_config, read_rows, replaced
+from priorax.loops.scaling import with_proposal, without_auto
 from priorax.loops.training import preset_for, preset_in, resumed
 from priorax.loops.watching import load
 
@@ -85,12 +84,9 @@ class Explorer:
             preset = preset_in(world)
             if not shared:
                 world.close()
-        auto = is_auto(changes)
         chosen = settings(agent, preset, **without_auto(changes))
         self.world, self.shared = self.make(chosen.lanes, chosen.hold)
-        if auto:
-            scale = propose(chosen, self.world, seed).scale
-            chosen = settings(agent, preset, **{**changes, "prior_scale": scale})
+        chosen = with_proposal(chosen, changes, lambda: self.world, seed)
         self.settings, self.seed = dataclasses.replace(chosen, lanes=self.world.num_envs), seed
         self.asked: dict[str, Any] = {
             "agent": agent,
@@ -211,8 +207,6 @@ class Explorer:
 
     def _batch(self, obs: Any) -> tuple[np.ndarray, bool]:
         """Observations as the networks see them, and whether it was one."""
-        if getattr(self.world, "flattened", False):
-            return self.world.seen_flat(obs)[None], True  # type: ignore[attr-defined]
         found = self.world.seen(obs) if hasattr(self.world, "seen") else np.asarray(obs, self.world.frame_dtype)
         shape = (*((self.world.stack,) if self.world.stack > 1 else ()), *self.world.frame_shape)
         if found.shape == shape:
@@ -323,7 +317,7 @@ class Explorer:
     @property
     def config(self) -> dict[str, Any]:
         """What run.json says of it."""
-        return describe_run(self.asked, self.settings)
+        return describe_run({"loop": "host", **self.asked}, self.settings)
 
     def snapshot(self) -> HostSnapshot:
         """What a checkpoint holds."""

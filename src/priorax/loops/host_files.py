@@ -5,22 +5,19 @@ A checkpoint holds the agent, how far the run was, and replay where it is here. 
 they begin anew when it goes on, as after a lost actor.
 """
 
-import dataclasses
-import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
 
-from priorax.agents import AgentState, Settings
+from priorax.agents import AgentState
 from priorax.loops.commits import Commits
 from priorax.loops.run_folder import RunFolder
 from priorax.replay import SequenceBuffer
 from priorax.storage import restore_tree, tree_arrays
-from priorax.version import __version__
 
 
 class HostEpisode(NamedTuple):
@@ -80,16 +77,6 @@ class HostCheckpoints(Commits):
             if buffer is not None and counters:
                 buffer.refill(counters, self.replay())
             return restore_tree(shape, arrays)
-
-
-def describe_run(asked: Mapping[str, Any], chosen: Settings) -> dict[str, Any]:
-    """What run.json says."""
-    return {
-        "loop": "host",
-        **asked,
-        "settings": json.loads(json.dumps(dataclasses.asdict(chosen))),
-        "version": __version__,
-    }
 
 
 def record(

@@ -10,7 +10,7 @@ import numpy as np
 
 from priorax.agents import settings
 from priorax.loops.commits import Commits
-from priorax.loops.run_folder import read_config
+from priorax.loops.run_folder import as_json, read_config
 from priorax.storage import BadFile, read
 
 Facts = list[tuple[str, str]]
@@ -71,7 +71,7 @@ def _run(path: Path) -> Facts:
 def _changed(config: Mapping[str, Any]) -> str:
     """How its settings differ from its preset's."""
     try:
-        usual = json.loads(json.dumps(vars(settings(config["agent"], config["preset"]))))
+        usual = as_json(settings(config["agent"], config["preset"]))
         mine = config["settings"]
     except (ValueError, KeyError, TypeError) as error:
         raise BadFile(f"run.json says nothing that this version knows ({error!r})") from None

@@ -10,6 +10,7 @@ result.json       what came out, once it is done
 
 import contextlib
 import csv
+import dataclasses
 import io
 import json
 import os
@@ -24,8 +25,10 @@ from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto.event_pb2 import Event
 from tensorboardX.summary import scalar
 
+from priorax.agents import Settings
 from priorax.loops.compiled import Episode, Loop, Snapshot
 from priorax.storage import BadFile, write_atomically
+from priorax.version import __version__
 
 LENGTHS = ("episodes", "steps", "evaluate_every", "evaluation_episodes", "deploy")
 """What may be another when a run goes on."""
@@ -150,6 +153,17 @@ class RunFolder:
             raise OSError(
                 f"cannot write to {self.path} ({error.strerror or error}); {kept}; make room, then pass --resume"
             ) from error
+
+
+def describe_run(asked: Mapping[str, Any], chosen: Settings) -> dict[str, Any]:
+    """What run.json says."""
+    return {**asked, "settings": as_json(chosen), "version": __version__}
+
+
+def as_json(chosen: Settings) -> dict[str, Any]:
+    """Settings as run.json has them."""
+    found: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(chosen)))
+    return found
 
 
 @contextlib.contextmanager

@@ -1,7 +1,7 @@
 """A prior's scale without guessing, from the returns that are known, or worth looking for."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -82,17 +82,21 @@ def propose(
     )
 
 
-def without_auto(chosen: Mapping[str, Any]) -> dict[str, Any]:
+def without_auto(changes: Mapping[str, Any]) -> dict[str, Any]:
     """Changes to settings with a number in place of "auto", to build what a probe looks at."""
-    return {name: 1.0 if name == "prior_scale" and value == "auto" else value for name, value in chosen.items()}
-
-
-def is_auto(changes: Mapping[str, Any]) -> bool:
-    """Whether the scale is to be proposed."""
     scale = changes.get("prior_scale")
     if isinstance(scale, str) and scale != "auto":
         raise ValueError(f"prior_scale={scale!r} must be a number or 'auto'; pass for example 3")
-    return scale == "auto"
+    return {**changes, "prior_scale": 1.0} if scale == "auto" else dict(changes)
+
+
+def with_proposal(
+    chosen: Settings, changes: Mapping[str, Any], probed: Callable[[], VectorWorld], seed: int
+) -> Settings:
+    """Those settings, with a scale proposed for that world where the changes that led to them ask for one."""
+    if changes.get("prior_scale") != "auto":
+        return chosen
+    return dataclasses.replace(chosen, prior_scale=propose(chosen, probed(), seed).scale)
 
 
 def to_come(rewards: np.ndarray, ended: np.ndarray, discount: float) -> np.ndarray:
@@ -144,5 +148,4 @@ def _spread(agent: QLearner, rows: np.ndarray, seed: int) -> float:
 
 def _prior_values(agent: QLearner, key: Any, rows: Any) -> Any:
     owner: Any = agent.belief
-    base = getattr(owner, "base", owner)
-    return base.prior_scale * owner.prior_values(owner.init(key, rows[0]), rows)
+    return owner.prior_scale * owner.prior_values(owner.init(key, rows[0]), rows)

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -22,10 +21,9 @@ from priorax.envs.worlds import BSUITE, GYMNASIUM, lives_on_host, make_world
 from priorax.loops.checkpoints import Checkpoints
 from priorax.loops.compiled import Episode, Live, Loop, chunks, episodes_to_learn, episodes_to_solve, start
 from priorax.loops.doubt import LEAST_UPDATES, ROWS, Adviser, better, measure
-from priorax.loops.run_folder import RunFolder, read_config
-from priorax.loops.scaling import is_auto, propose, without_auto
+from priorax.loops.run_folder import RunFolder, describe_run, read_config
+from priorax.loops.scaling import with_proposal, without_auto
 from priorax.storage import BadFile
-from priorax.version import __version__
 
 CHUNK = 1000
 """Environment steps between two looks at the clock."""
@@ -148,22 +146,20 @@ def train(
             positive_int(what, count)
     name = env if isinstance(env, str) else type(env).__name__
     preset = preset or preset_for(name)
-    auto = is_auto(changes or {})
-    chosen = settings(agent, preset, **without_auto(changes or {}))
-    if auto:
-        tried = as_world(env, 4, size=size, seed=seed, hold=chosen.hold).world
-        chosen = dataclasses.replace(chosen, prior_scale=propose(chosen, tried, seed).scale)
+    changes = changes or {}
+    chosen = settings(agent, preset, **without_auto(changes))
+    probed = lambda: as_world(env, 4, size=size, seed=seed, hold=chosen.hold).world  # noqa: E731
+    chosen = with_proposal(chosen, changes, probed, seed)
     loop, key, params = prepare(chosen, env, size, seed)
     asked: dict[str, Any] = {"agent": agent, "env": name, "size": size, "seed": seed, "preset": preset}
     until = _Until(episodes, steps, learned_below, learned_after, stop_when_learned)
     adviser = Adviser(chosen.prior_scale)
-    config = {**asked, "settings": json.loads(json.dumps(dataclasses.asdict(chosen))), "version": __version__}
     if out is None:
         return _run(loop, key, params, None, asked, until, checkpoint_seconds, report, probe, adviser, announce)
     files = RunFolder(
         Path(out),
         lambda path: Checkpoints(path, loop.agent.buffer),
-        config,
+        describe_run(asked, chosen),
         {"episodes": episodes, "steps": steps},
         resume,
         overwrite,
@@ -234,7 +230,6 @@ def _run(
         return episodes_to_learn(rows, until.below, until.after) if tells else None
 
     learned = first_below(history)
-
     taken = sum(row.length for row in history)
 
     def over() -> bool:
@@ -282,7 +277,7 @@ def _run(
         episodes_to_learn=learned,
         episodes_to_solve=episodes_to_solve(history) if hasattr(loop.env, "optimal_path") else None,
         total_return=float(np.sum([row.total_return for row in history])),
-        env_steps=sum(row.length for row in history),
+        env_steps=taken,
         env_steps_per_second=clock.speed * held,
         history=history,
         probes=probes,

@@ -1,7 +1,6 @@
 """Runs as they lie in folders (`loops/run_folder.py`): found, read, put into groups, and the command to repeat each."""
 
 import csv
-import dataclasses
 import json
 import math
 import shlex
@@ -16,6 +15,7 @@ import numpy as np
 from priorax.agents import Settings, settings
 from priorax.envs import ENVIRONMENTS, GYMNAX, make_environment
 from priorax.envs.worlds import BSUITE, GYMNASIUM, lives_on_host
+from priorax.loops.run_folder import as_json
 from priorax.loops.training import parse_changes
 from priorax.storage import BadFile
 
@@ -269,12 +269,6 @@ def word(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ",".join(map(str, value)) or "()"
     return str(value)
-
-
-def as_json(chosen: Settings) -> dict[str, Any]:
-    """Settings as run.json has them."""
-    found: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(chosen)))
-    return found
 
 
 def _environment(name: Any) -> Any:
