@@ -1,6 +1,8 @@
 """`train` and its folder: rows, checkpoints, resume to the bit, refusals."""
 
+import gc
 import json
+import os
 import resource
 import signal
 import subprocess
@@ -8,9 +10,10 @@ import sys
 import time
 
 import gymnax
+import jax
 import pytest
 
-from priorax import train
+from priorax import Explorer, train
 from priorax.cli import main
 from priorax.loops import training
 from priorax.loops.run_folder import read_episodes
@@ -32,16 +35,24 @@ def whole(tmp_path_factory):
     return train(**RUN, episodes=120)
 
 
-def interrupt_after(count):
-    """A Ctrl-C at the count-th report."""
+def interrupt_after(count, number=signal.SIGINT):
+    """A real signal at the count-th report."""
     reports = []
 
     def report(progress):
         reports.append(progress)
         if len(reports) == count:
-            raise KeyboardInterrupt
+            os.kill(os.getpid(), number)
 
     return report
+
+
+@pytest.fixture(autouse=True)
+def hear_ctrl_c():
+    """A process in the background ignores it, and so do its children."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def test_a_run_is_its_seed(whole):
@@ -92,12 +103,12 @@ def test_killed_at_any_moment_it_resumes_to_the_bit(whole, tmp_path):
         time.sleep(0.05)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    resumed = [sys.executable, "-m", "priorax.cli", "train", "--resume", str(out), "--episodes", "400", "--json"]
+    wanted = max(400, len(read_episodes(out)))
+    resumed = [sys.executable, "-m", "priorax.cli", "train", "--resume", str(out), "--episodes", str(wanted), "--json"]
     done = subprocess.run(resumed, capture_output=True, text=True, check=False)
-    # more than 400 may have been done before the kill: then nothing is left to do
     assert done.returncode == 0, done.stderr
     rows = read_episodes(out)
-    assert len(rows) >= 400
+    assert len(rows) == wanted
     assert rows[:120] == whole.history
     said = json.loads(done.stdout.splitlines()[-1])
     assert {"agent", "env", "size", "seed", "episodes", "episodes_to_learn", "total_return"} <= set(said)
@@ -134,6 +145,7 @@ def test_a_full_disk_leaves_the_last_checkpoint(whole, tmp_path):
             train(**RUN, episodes=120, out=tmp_path, resume=True, checkpoint_seconds=0.0)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    gc.collect()
     assert train(**RUN, episodes=120, out=tmp_path, resume=True).history == whole.history
 
 
@@ -149,6 +161,202 @@ def test_a_folder_with_a_run_is_not_overwritten_by_accident(tmp_path, capsys):
     assert json.loads((tmp_path / "run.json").read_text())["seed"] == 2
     with pytest.raises(ValueError, match="holds no run to resume"):
         train(**RUN, episodes=5, out=tmp_path / "nothing", resume=True)
+
+
+def test_what_a_finished_run_learned_is_what_it_saved(tmp_path):
+    """Whatever is left of the last chunk: 99 episodes of 10 steps are fewer than one."""
+    result = train("bsp", "deep_sea", size=10, seed=0, episodes=99, out=tmp_path)
+    assert result.history[-1].total_return == pytest.approx(0.99)
+    agent = Explorer.load(tmp_path)
+    assert agent.evaluate(2) == pytest.approx([0.99, 0.99])
+    agent.close()
+
+
+def test_a_run_made_longer_is_saved_at_its_new_end(whole, tmp_path):
+    for episodes in (7, 33, 120):
+        train(**RUN, episodes=episodes, out=tmp_path, resume=episodes > 7)
+        assert checkpoint_steps(tmp_path)[-1] == 5 * episodes
+    assert read_episodes(tmp_path) == whole.history
+
+
+def checkpoint_steps(out):
+    return sorted(int(path.stem.split("-")[1]) for path in (out / "checkpoint").glob("commit-*.json"))
+
+
+@pytest.mark.parametrize(("wanted", "least"), [({"episodes": 12}, 40), ({"steps": 60}, 196)])
+def test_a_run_is_not_made_shorter_by_resuming(wanted, least, tmp_path):
+    train(**RUN, episodes=40, out=tmp_path)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.[cj]s*") if path.is_file()}
+    with pytest.raises(ValueError, match=rf"is less than what the run .* has; pass at least {least} to go on"):
+        train(**RUN, **wanted, out=tmp_path, resume=True)
+    assert {path: path.read_bytes() for path in before} == before
+    assert train(**RUN, **{name: least for name in wanted}, out=tmp_path, resume=True).episodes == 40
+
+
+def test_a_folder_has_one_writer(tmp_path):
+    """A real second process is refused while the first one runs; a dead one's lock does not count."""
+    out = tmp_path / "run"
+    command = [sys.executable, "-m", "priorax.cli", "train", "--size", "5", "--seed", "1", "--out", str(out)]
+    options = ["--episodes", "20000", "--checkpoint-seconds", "0", *WORDS]
+    process = subprocess.Popen([*command, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 120
+        while not list((out / "checkpoint").glob("commit-*.json")) and time.monotonic() < deadline:
+            assert process.poll() is None
+            time.sleep(0.05)
+        for way in ({"resume": True}, {"overwrite": True}):
+            with pytest.raises(ValueError, match="is in use by another process"):
+                train(**RUN, episodes=20000, out=out, **way)
+    finally:
+        process.kill()
+        process.wait()
+    has = len(read_episodes(out))
+    assert train(**RUN, episodes=has, out=out, resume=True).episodes == has
+
+
+def test_a_run_that_ended_or_failed_lets_go_of_its_folder(tmp_path):
+    train(**RUN, episodes=5, out=tmp_path)
+    with pytest.raises(ValueError, match="already holds a run"):
+        train(**RUN, episodes=5, out=tmp_path)
+    assert train(**RUN, episodes=6, out=tmp_path, resume=True).episodes == 6
+
+
+def test_only_resume_goes_on_from_what_is_in_a_folder(tmp_path):
+    train(**RUN, episodes=20, out=tmp_path)
+    (tmp_path / "run.json").unlink()
+    with pytest.raises(ValueError, match=r"holds parts of a run \(episodes.csv, result.json, checkpoint, tensorboard\)"):
+        train(**RUN, episodes=5, out=tmp_path)
+    other = {**RUN, "seed": 9}
+    (tmp_path / "notes.txt").write_text("mine")
+    again = train(**other, episodes=5, out=tmp_path, overwrite=True)
+    assert again.history == train(**other, episodes=5).history
+    assert read_episodes(tmp_path) == again.history
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_an_old_run_that_cannot_be_removed_is_an_error(tmp_path, monkeypatch):
+    train(**RUN, episodes=5, out=tmp_path)
+
+    def refused(path, *args, **more):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("shutil.rmtree", refused)
+    with pytest.raises(OSError, match=r"cannot remove .*checkpoint of the old run \(Permission denied\)"):
+        train(**RUN, episodes=5, out=tmp_path, overwrite=True)
+
+
+def test_rows_that_do_not_number_their_episodes_are_refused(tmp_path):
+    train(**RUN, episodes=20, out=tmp_path)
+    rows = tmp_path / "episodes.csv"
+    text = rows.read_text()
+    rows.write_text(text.replace("\n12,", "\n13,", 1))
+    with pytest.raises(BadFile, match="its row 12 is episode 13"):
+        train(**RUN, episodes=30, out=tmp_path, resume=True)
+    rows.write_text(text[:-9])
+    with pytest.raises(BadFile, match="episodes.csv was cut short"):
+        train(**RUN, episodes=30, out=tmp_path, resume=True)
+    assert rows.read_text() == text[:-9], "what is refused is left as it was"
+    rows.write_text(text)
+    train(**RUN, episodes=30, out=tmp_path, resume=True)
+
+
+def test_a_run_of_another_version_goes_on_by_force(whole, tmp_path, capsys):
+    train(**RUN, episodes=20, out=tmp_path)
+    config = json.loads((tmp_path / "run.json").read_text())
+    newer = config["settings"].pop("hold")
+    (tmp_path / "run.json").write_text(json.dumps({**config, "version": "0.0.1"}))
+    assert main(["train", "--resume", str(tmp_path), "--episodes", "120"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "version was '0.0.1'" in said
+    assert f"hold was None, is {newer}" in said
+    assert "pass --force" in said
+    with pytest.raises(ValueError, match="num_members was 4, is 3"):
+        train(**{**RUN, "changes": {**SMALL, "num_members": 3}}, episodes=120, out=tmp_path, resume=True, force=True)
+    assert main(["train", "--resume", str(tmp_path), "--episodes", "120", "--force"]) == 0
+    assert read_episodes(tmp_path) == whole.history
+    assert json.loads((tmp_path / "run.json").read_text())["earlier_versions"] == ["0.0.1"]
+
+
+def test_a_run_of_another_format_is_refused_whatever_is_forced(tmp_path):
+    train(**RUN, episodes=5, out=tmp_path)
+    config = json.loads((tmp_path / "run.json").read_text())
+    (tmp_path / "run.json").write_text(json.dumps({**config, "format": 1, "version": "0.0.1"}))
+    with pytest.raises(BadFile, match=r"files of format 1, this priorax .* go on with priorax 0.0.1"):
+        train(**RUN, episodes=9, out=tmp_path, resume=True, force=True)
+
+
+def damaged(path):
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 1
+    path.write_bytes(content)
+
+
+def stopped_run(out):
+    """With two checkpoints, of which the newer has one more segment of replay."""
+    with pytest.raises(KeyboardInterrupt):
+        train(**RUN, episodes=120, out=out, checkpoint_seconds=0.0, report=interrupt_after(2))
+    older, newer = checkpoint_steps(out)
+    return out / "checkpoint", older, newer
+
+
+def test_a_changed_count_in_a_commit_is_noticed(whole, tmp_path):
+    folder, older, newer = stopped_run(tmp_path)
+    commit = folder / f"commit-{newer}.json"
+    text = commit.read_text()
+    assert '"bad": ' in text
+    commit.write_text(text.replace('"bad": ', '"bad": 1'))
+    with pytest.raises(BadFile, match=rf"checksum differs\); delete .*commit-{newer}.json to go on from step {older}"):
+        train(**RUN, episodes=120, out=tmp_path, resume=True)
+    commit.unlink()
+    assert train(**RUN, episodes=120, out=tmp_path, resume=True).history == whole.history
+
+
+def test_a_segment_that_all_checkpoints_need_cannot_be_gone_back_from(tmp_path):
+    folder, _, newer = stopped_run(tmp_path)
+    damaged(folder / "replay-0-100.safetensors")
+    with pytest.raises(BadFile, match=rf"step {newer} is damaged.*no older checkpoint is whole: start the run again"):
+        train(**RUN, episodes=120, out=tmp_path, resume=True)
+
+
+def test_a_damaged_older_commit_does_not_stop_a_run(whole, tmp_path):
+    folder, older, newer = stopped_run(tmp_path)
+    (folder / f"commit-{older}.json").write_text("")
+    assert train(**RUN, episodes=120, out=tmp_path, resume=True).history == whole.history
+    (folder / f"commit-{checkpoint_steps(tmp_path)[0]}.json").write_text("[" * 100_000)
+    damaged(folder / f"commit-{checkpoint_steps(tmp_path)[-1]}.json")
+    with pytest.raises(BadFile, match="no older checkpoint is whole"):
+        train(**RUN, episodes=130, out=tmp_path, resume=True)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_saves_and_stops(number, code, whole, tmp_path):
+    """A real signal to a real process that saves once an hour."""
+    out = tmp_path / "run"
+    command = [sys.executable, "-m", "priorax.cli", "train", "--size", "5", "--seed", "1", "--out", str(out)]
+    process = subprocess.Popen(
+        [*command, "--episodes", "1000000", "--checkpoint-seconds", "3600", *WORDS], stdout=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + 120
+    while not (out / "episodes.csv").exists() or (out / "episodes.csv").stat().st_size < 2000:
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(number)
+    assert process.wait(60) == code
+    rows = read_episodes(out)
+    assert len(checkpoint_steps(out)) == 1
+    assert checkpoint_steps(out)[0] // 5 == len(rows) >= 20
+    assert rows[:20] == whole.history[:20]
+
+
+def test_a_second_run_of_the_same_kind_compiles_nothing(tmp_path):
+    train(**RUN, episodes=3)
+    seen = []
+    jax.monitoring.register_event_duration_secs_listener(lambda name, *_, **__: seen.append(name))
+    try:
+        train(**{**RUN, "seed": 5}, episodes=3)
+    finally:
+        jax.monitoring.clear_event_listeners()
+    assert not [name for name in seen if "backend_compile" in name]
 
 
 def test_the_folder_holds_events_for_tensorboard(tmp_path):

@@ -102,6 +102,8 @@ class Train:
     """The folder of a run to go on with."""
     overwrite: bool = False
     """Replace a run that is in the folder already."""
+    force: bool = False
+    """With --resume: go on with a run of another version of priorax, where its files have the same format."""
     stop_when_learned: bool = False
     """Stop at the paper's measure: average regret below 0.9."""
     checkpoint_seconds: float = 60.0
@@ -145,6 +147,8 @@ class Apex:
     """The folder of a run to go on with."""
     overwrite: bool = False
     """Replace a run that is in the folder already."""
+    force: bool = False
+    """With --resume: go on with a run of another version of priorax, where its files have the same format."""
     checkpoint_seconds: float = 60.0
     """A checkpoint at least so often."""
     json: bool = False

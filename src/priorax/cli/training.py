@@ -45,12 +45,13 @@ def train(command: Train) -> int:
                 out=out,
                 resume=command.resume is not None,
                 overwrite=command.overwrite,
+                force=command.force,
                 stop_when_learned=command.stop_when_learned,
                 checkpoint_seconds=command.checkpoint_seconds,
                 report=lambda progress: update(progress.step if by_steps else progress.episode, note(progress)),
                 announce=lambda words: say(words, shown),
             )
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit):
         say(f"go on with: priorax train --resume {out}", shown)
         raise
     if command.json:
@@ -152,10 +153,11 @@ def _on_host(command: Any, run: Callable[..., Any], more: dict[str, Any]) -> int
                 out=out,
                 resume=command.resume is not None,
                 overwrite=command.overwrite,
+                force=command.force,
                 checkpoint_seconds=command.checkpoint_seconds,
                 report=lambda progress: update(progress.episodes if by_episodes else progress.step, note(progress)),
             )
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit):
         again = "apex" if more else "train"
         say(f"go on with: priorax {again} --resume {out}", shown)
         raise

@@ -25,9 +25,10 @@ from priorax.loops.host_files import (
     HostTally,
     Pace,
     mean_of_last,
-    parse_row,
     record,
+    rewound,
 )
+from priorax.loops.host_training import DEFAULT_STEPS
 from priorax.loops.run_folder import RunFolder, describe_run
 from priorax.loops.training import preset_for
 
@@ -88,7 +89,7 @@ def run_apex(
     game: str | None = None,
     size: int = 10,
     seed: int = 0,
-    steps: int,
+    steps: int | None = None,
     actors: int = 2,
     shards: int = 1,
     address: str | None = None,
@@ -97,6 +98,7 @@ def run_apex(
     out: Path | str | None = None,
     resume: bool = False,
     overwrite: bool = False,
+    force: bool = False,
     checkpoint_seconds: float = 60.0,
     report: Callable[[ApexProgress], None] = lambda progress: None,
     stop: Callable[[list[HostEpisode]], bool] = lambda history: False,
@@ -107,6 +109,7 @@ def run_apex(
     `address` of a Ray cluster, such as "auto" on one of its machines; without it, and outside of any Ray session, this
     machine alone. The rest is as in `train_on_host`.
     """
+    steps = DEFAULT_STEPS if steps is None else steps
     preset = preset or preset_for(env)
     chosen = settings(agent, preset, **(changes or {}))
     import_ray()
@@ -127,14 +130,14 @@ def run_apex(
         if out is not None:
             config = describe_run({"loop": "host", **asked}, chosen)
             columns = HostEpisode._fields
-            files = RunFolder(Path(out), HostCheckpoints, config, {"steps": steps}, resume, overwrite, columns)
+            files = RunFolder(Path(out), HostCheckpoints, config, {"steps": steps}, resume, overwrite, columns, force)
             folder = stack.enter_context(contextlib.closing(files))
         learner = Learner(built, world.reset(0)[0], seed)
         history: list[HostEpisode] = []
         since = HostTally()
         if folder is not None and folder.checkpoints.last is not None:
             learner.state, since = folder.checkpoints.restore(learner.state), folder.checkpoints.last.tally
-            history = folder.rewind(since.finished, parse_row)
+            history = rewound(folder, chosen.lanes)
         crew = Crew([plan._replace(since=since.rounds) for plan in plans], buffers)
         driver = stack.enter_context(contextlib.closing(Driver(learner, crew, chosen, seed, steps, since.rounds)))
         pace = Pace(driver.steps)

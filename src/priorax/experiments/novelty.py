@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from priorax.agents import settings
 from priorax.experiments import Report
-from priorax.loops.compiled import chunks, start
+from priorax.loops.compiled import advance, start
 from priorax.loops.training import prepare
 from priorax.report.plots import legend_below, panels
 from priorax.report.rows import Row, column, where
@@ -26,7 +26,7 @@ SEEDS = {"quick": 1, "paper": 3}
 def visits(agent: str, seed: int, episodes: int) -> np.ndarray:
     """The cells of each episode, [episode, step]."""
     loop, key, params = prepare(settings(agent, capacity=episodes * SIZE), "deep_sea_no_reward", SIZE, seed)
-    snapshot, _ = next(chunks(loop, key, params, start(loop, key, params), chunk=episodes * SIZE))
+    snapshot = advance(loop, key, params, start(loop, key, params), size=episodes * SIZE).snapshot
     return np.asarray(snapshot.live.agent.buffer.data.transition.obs).reshape(episodes, SIZE)
 
 

@@ -5,12 +5,13 @@
     commit-<step>.json                  which of these files make a checkpoint, and how long the rows' file was then
 
 The commit comes last and at once: a checkpoint is there or it is not, and rows beyond its length are cut off when
-the run goes on. The last two are kept, and only files that they name.
+the run goes on. The last two are kept, and only files that they name. Every file carries a checksum of itself.
 """
 
 import contextlib
+import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -65,7 +66,8 @@ class Commits:
         write(self.folder / name, Content("run", {}, state))
         commit = Commit(step, name, segments, rows_bytes, tally)
         described = {**commit._asdict(), "tally": tally._asdict()}
-        write_atomically(self.folder / f"commit-{step}.json", json.dumps(described).encode())
+        sealed = {**described, "sha256": _digest(described)}
+        write_atomically(self.folder / f"commit-{step}.json", json.dumps(sealed).encode())
         self.last = commit
         self._clean()
 
@@ -82,40 +84,78 @@ class Commits:
 
     @contextlib.contextmanager
     def explained(self) -> Iterator[None]:
-        """Say of a damaged file which checkpoint it was of, and what to do."""
+        """Say of a damaged file which checkpoint it was of, and which one is whole.
+
+        Raises:
+            BadFile: If the block met a file that is damaged or missing.
+        """
         try:
             yield
         except (BadFile, FileNotFoundError) as error:
             assert self.last is not None
-            step = self.last.step
-            older = sorted(_step(path) for path in self.folder.glob("commit-*.json") if _step(path) < step)
-            path = self.folder / f"commit-{step}.json"
-            remedy = f"delete {path} to go on from step {older[-1]}" if older else "start the run again"
-            raise BadFile(f"the checkpoint of step {step} is damaged: {error}; {remedy}") from None
+            raise BadFile(f"the checkpoint of step {self.last.step} is damaged: {error}; {self._remedy()}") from None
+
+    def _remedy(self) -> str:
+        """How to go on from the newest checkpoint that is whole, but for the last."""
+        newer = []
+        for path in sorted(self.folder.glob("commit-*.json"), key=_step, reverse=True):
+            if newer and self._whole(path):
+                return f"delete {', '.join(map(str, newer))} to go on from step {_step(path)}"
+            newer.append(path)
+        return "no older checkpoint is whole: start the run again with --overwrite"
+
+    def _whole(self, path: Path) -> bool:
+        """Whether a commit, and all files that it names, are as they were written."""
+        try:
+            commit = self._read(path)
+            for name in (commit.state, *map(_replay, commit.segments)):
+                read(self.folder / name)
+        except (BadFile, FileNotFoundError):
+            return False
+        return True
 
     def _newest(self) -> Commit | None:
         paths = sorted(self.folder.glob("commit-*.json"), key=_step)
         if not paths:
             return None
         try:
-            found = json.loads(paths[-1].read_text())
+            return self._read(paths[-1])
+        except BadFile as error:
+            raise BadFile(f"{error}; {self._remedy()}") from None
+
+    def _read(self, path: Path) -> Commit:
+        try:
+            found = json.loads(path.read_text())
+            if found.pop("sha256") != _digest(found):
+                raise BadFile(f"{path} was altered or damaged since it was written (its checksum differs)")
             segments = [(int(first), int(end)) for first, end in found.pop("segments")]
             return Commit(segments=segments, tally=self.tally(**found.pop("tally")), **found)
-        except (ValueError, TypeError, KeyError) as error:
-            raise BadFile(f"{paths[-1]} is damaged ({error}); delete it to go on from the checkpoint before") from None
+        except BadFile:
+            raise
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise BadFile(f"{path} is damaged ({error!r})") from None
 
     def _clean(self) -> None:
-        """Keep the last commits and what they name."""
-        commits = sorted(self.folder.glob("commit-*.json"), key=_step)
-        for old in commits[:-KEPT]:
-            old.unlink()
-        named = set()
-        for path in commits[-KEPT:]:
-            found = json.loads(path.read_text())
-            named |= {found["state"], *(_replay(part) for part in found["segments"])}
+        """Keep the last commits and what they name; a commit that cannot be read names nothing, and goes."""
+        kept, named = 0, set()
+        for path in sorted(self.folder.glob("commit-*.json"), key=_step, reverse=True):
+            try:
+                commit = self._read(path) if kept < KEPT else None
+            except BadFile:
+                commit = None
+            if commit is None:
+                path.unlink()
+                continue
+            kept += 1
+            named |= {commit.state, *map(_replay, commit.segments)}
         for path in [*self.folder.glob("*.safetensors"), *self.folder.glob(".*")]:  # the latter: of a killed write
             if path.name not in named:
                 path.unlink()
+
+
+def _digest(described: Mapping[str, Any]) -> str:
+    """A checksum of a commit as JSON has it."""
+    return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
 
 
 def _replay(part: Any) -> str:
@@ -124,4 +164,6 @@ def _replay(part: Any) -> str:
 
 
 def _step(path: Path) -> int:
-    return int(path.stem.split("-")[1])
+    """The step in a commit's name; of a file that only looks like one, -1."""
+    number = path.stem.removeprefix("commit-")
+    return int(number) if number.isascii() and number.isdigit() else -1

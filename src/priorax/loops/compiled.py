@@ -12,7 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PRNGKeyArray, PyTree
+from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
 from priorax.agents import Agent
 from priorax.checks import positive_int
@@ -166,41 +166,107 @@ def _never(action: Array) -> Array:
 
 
 @eqx.filter_jit
-def run_chunk(loop: Loop, key: PRNGKeyArray, params: Any, live: Live, length: int) -> tuple[Live, Steps]:
-    """So many steps."""
-    return jax.lax.scan(lambda carry, _: loop.step(key, params, carry), live, length=length)
+def run_chunk(
+    loop: Loop, key: PRNGKeyArray, params: Any, live: Live, size: int, length: Int[Array, ""] | None = None
+) -> tuple[Live, Steps]:
+    """Run a number of steps in one compiled call.
+
+    Args:
+        loop: Agent and environment.
+        key: Key of the run.
+        params: Parameters of the environment.
+        live: Where the run is.
+        size: Steps that the program has room for; a new value compiles a new program.
+        length: Steps to run, at most `size`, which compiles nothing anew; all of `size` unless given.
+
+    Returns:
+        Where the run is then, and what each step gave; entries beyond `length` are zero.
+    """
+    shapes = jax.eval_shape(lambda live: loop.step(key, params, live)[1], live)
+    room = jax.tree.map(lambda leaf: jnp.zeros((size, *leaf.shape), leaf.dtype), shapes)
+
+    def body(i: Array, carry: tuple[Live, Steps]) -> tuple[Live, Steps]:
+        live, steps = carry
+        live, step = loop.step(key, params, live)
+        return live, jax.tree.map(lambda ring, value: ring.at[i].set(value), steps, step)
+
+    return jax.lax.fori_loop(0, size if length is None else length, body, (live, room))
+
+
+@eqx.filter_jit
+def _init(loop: Loop, key: PRNGKeyArray, params: Any) -> Live:
+    return loop.init(key, params)
 
 
 def start(loop: Loop, key: PRNGKeyArray, params: Any) -> Snapshot:
     """A run before its first step."""
-    return Snapshot(eqx.filter_jit(lambda loop, key, params: loop.init(key, params))(loop, key, params), Tally())
+    return Snapshot(_init(loop, key, params), Tally())
 
 
-def chunks(
-    loop: Loop, key: PRNGKeyArray, params: Any, snapshot: Snapshot, chunk: int = 1000
-) -> Iterator[tuple[Snapshot, list[Episode]]]:
-    """Go on from a snapshot, for ever: after each chunk, where the run is and which episodes ended in it."""
-    positive_int("chunk", chunk)
-    state, (finished, count, total, length) = snapshot
-    while True:
-        state, steps = run_chunk(loop, key, params, state, chunk)
-        ended = []
-        for reward, done, bad, solved, loss, taken in zip(*(np.asarray(part) for part in steps), strict=True):
-            total, length = total + float(reward), length + int(taken)
-            if done:
-                finished, count = finished + 1, count + int(bad)
-                ended.append(Episode(finished, total, length, bool(bad), bool(solved), float(loss), count / finished))
-                total, length = 0.0, 0
-        yield Snapshot(state, Tally(finished, count, total, length)), ended
+class Chunk(NamedTuple):
+    """Some steps of a run."""
+
+    snapshot: Snapshot
+    """Where the run is after them."""
+    episodes: list[Episode]
+    """Those that ended."""
+    ends: list[int]
+    """For each of these, the step of the run at which it ended."""
+
+
+def advance(
+    loop: Loop, key: PRNGKeyArray, params: Any, snapshot: Snapshot, size: int = 1000, until: int | None = None
+) -> Chunk:
+    """Go on from a snapshot.
+
+    Step t depends on the run's key and t only, so the same steps come out however they are cut into chunks.
+
+    Args:
+        loop: Agent and environment.
+        key: Key of the run.
+        params: Parameters of the environment.
+        snapshot: Where the run is.
+        size: Environment steps per compiled call.
+        until: Stop at this step of the run, at most `size` steps away; unless given, go on for `size` steps.
+
+    Returns:
+        The snapshot after these steps, and the episodes that ended in them.
+    """
+    positive_int("size", size)
+    first = int(snapshot.live.step)
+    length = size if until is None else until - first
+    state, steps = run_chunk(loop, key, params, snapshot.live, size, jnp.asarray(length))
+    finished, count, total, taken_so_far = snapshot.tally
+    episodes, ends = [], []
+    columns = zip(*(np.asarray(part)[:length] for part in steps), strict=True)
+    for t, (reward, done, bad, solved, loss, taken) in enumerate(columns, start=first + 1):
+        total, taken_so_far = total + float(reward), taken_so_far + int(taken)
+        if done:
+            finished, count = finished + 1, count + int(bad)
+            row = Episode(finished, total, taken_so_far, bool(bad), bool(solved), float(loss), count / finished)
+            episodes.append(row)
+            ends.append(t)
+            total, taken_so_far = 0.0, 0
+    return Chunk(Snapshot(state, Tally(finished, count, total, taken_so_far)), episodes, ends)
 
 
 def live(loop: Loop, key: PRNGKeyArray, params: Any, *, episodes: int, chunk: int = 1000) -> Iterator[Episode]:
     """Run for a number of episodes, one at a time as they finish. A generator: logging and stopping are the caller's.
 
-    `chunk`: environment steps per compiled call; it changes no bit of the result.
+    Args:
+        loop: Agent and environment.
+        key: Key of the run.
+        params: Parameters of the environment.
+        episodes: How many.
+        chunk: Environment steps per compiled call; it changes no bit of the result.
+
+    Yields:
+        Each episode that ended.
     """
     positive_int("episodes", episodes)
-    for _, ended in chunks(loop, key, params, start(loop, key, params), chunk):
+    snapshot = start(loop, key, params)
+    while True:
+        snapshot, ended, _ = advance(loop, key, params, snapshot, chunk)
         for episode in ended:
             yield episode
             if episode.episode == episodes:

@@ -15,6 +15,7 @@ import numpy as np
 
 from priorax.agents import AgentState
 from priorax.loops.commits import Commits
+from priorax.loops.interrupt import interruptible
 from priorax.loops.run_folder import RunFolder
 from priorax.replay import SequenceBuffer
 from priorax.storage import restore_tree, tree_arrays
@@ -86,9 +87,11 @@ def record(
     checkpoint_seconds: float,
     tell: Callable[[], None],
 ) -> None:
-    """Rows and checkpoints while a run goes on, and word of it twice a second. Ctrl-C leaves a checkpoint."""
+    """Rows and checkpoints while a run goes on, and word of it twice a second. Ctrl-C and SIGTERM leave a checkpoint.
+
+    Rows are written before anything else sees them, so that no checkpoint counts more than there are."""
     told = 0.0
-    try:
+    with interruptible() as interrupt:
         for new in rounds:
             if folder is not None:
                 if new:
@@ -97,10 +100,16 @@ def record(
             if time.perf_counter() - told > 0.5:
                 told = time.perf_counter()
                 tell()
-    except KeyboardInterrupt:
-        if folder is not None:
-            folder.checkpoint(snapshot())
-        raise
+            if interrupt.came:
+                if folder is not None:
+                    folder.checkpoint(snapshot())
+                interrupt.stop()
+
+
+def rewound(folder: RunFolder, lanes: int) -> list[HostEpisode]:
+    """The rows of the last checkpoint in a folder, where each round plays so many lanes; later rows are cut off."""
+    tally = folder.checkpoints.last.tally
+    return folder.rewind(tally.finished, parse_row, lambda rows: (tally.rounds - 1) * lanes + 1)
 
 
 class Pace:

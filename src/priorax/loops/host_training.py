@@ -9,7 +9,7 @@ import numpy as np
 
 from priorax.checks import positive_int
 from priorax.loops.explorer import HOST_NAMES, Explorer
-from priorax.loops.host_files import HostCheckpoints, HostEpisode, Pace, parse_row, record
+from priorax.loops.host_files import HostCheckpoints, HostEpisode, Pace, record, rewound
 from priorax.loops.run_folder import RunFolder
 from priorax.storage import write_atomically
 
@@ -80,6 +80,7 @@ def train_on_host(
     out: Path | str | None = None,
     resume: bool = False,
     overwrite: bool = False,
+    force: bool = False,
     checkpoint_seconds: float = 60.0,
     evaluations: Evaluations | None = None,
     report: Callable[[HostProgress], None] = lambda progress: None,
@@ -103,10 +104,10 @@ def train_on_host(
         if out is not None:
             until = {"steps": steps, "episodes": episodes, **tried._asdict()}
             columns = HostEpisode._fields
-            files = RunFolder(Path(out), HostCheckpoints, explorer.config, until, resume, overwrite, columns)
+            files = RunFolder(Path(out), HostCheckpoints, explorer.config, until, resume, overwrite, columns, force)
             folder = stack.enter_context(contextlib.closing(files))
             if folder.checkpoints.last is not None:
-                explorer.restore(folder.checkpoints, folder.rewind(folder.checkpoints.last.tally.finished, parse_row))
+                explorer.restore(folder.checkpoints, rewound(folder, explorer.world.num_envs))
         scores = _Scores(None if out is None else Path(out) / "evaluations.csv", explorer.steps)
         pace = Pace(explorer.steps)
 
@@ -118,11 +119,11 @@ def train_on_host(
             rounds = explorer.rounds(**tried._asdict())
             while not over():
                 each = next(rounds)
-                if each.advice is not None:
-                    announce(each.advice)
                 if each.evaluation is not None:
                     scores.add(each.steps, each.evaluation)
                 yield each.episodes
+                if each.advice is not None:
+                    announce(each.advice)
 
         def progress() -> HostProgress:
             done = explorer.summary()

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
 from jaxtyping import PRNGKeyArray
 from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto.event_pb2 import Event
@@ -30,8 +31,13 @@ from priorax.loops.compiled import Episode, Loop, Snapshot
 from priorax.storage import BadFile, write_atomically
 from priorax.version import __version__
 
+FORMAT = 2
+"""Of the files in a run's folder; a run of another format cannot be resumed."""
+FILES = ("run.json", "episodes.csv", "evaluations.csv", "result.json", "checkpoint", "tensorboard")
+"""What a run writes."""
+LOCK = ".lock"
 LENGTHS = ("episodes", "steps", "evaluate_every", "evaluation_episodes", "deploy")
-"""What may be another when a run goes on."""
+"""Keys that may change on resume."""
 EVENTS = ("total_return", "length", "average_regret", "solved", "loss", "cells")
 
 
@@ -47,26 +53,45 @@ class RunFolder:
         resume: bool = False,
         overwrite: bool = False,
         columns: Sequence[str] = Episode._fields,
+        force: bool = False,
     ) -> None:
-        """`checkpoints` are made for a folder; `until`: how long the run is to be, which may be more when it goes on;
-        `columns` are those of a row."""
+        """Open a new run's folder, or that of one to go on with.
+
+        Args:
+            path: The folder, locked for other processes until `close`.
+            checkpoints: Makes the checkpoints of a folder.
+            config: What the run was asked for.
+            until: How long the run is to be, which may be more when it goes on.
+            resume: Go on with the run in the folder; else the folder must hold none.
+            overwrite: Remove the run in the folder first.
+            columns: Names of a row's columns.
+            force: Resume a run of another version of priorax, if its files have the same format.
+
+        Raises:
+            ValueError: If the folder is in use, holds a run, or holds one that was asked for differently.
+            BadFile: If files are damaged.
+        """
         self.path = path
         if resume:
-            _refuse_other_config(path, read_config(path), config)
-            (path / "result.json").unlink(missing_ok=True)
-        elif (path / "run.json").exists():
-            if not overwrite:
-                raise ValueError(
-                    f"out={str(path)!r} already holds a run; pass --resume to go on or --overwrite to replace it"
-                )
-            _remove_run(path)
+            found = read_config(path)  # before the lock, which needs the folder
         with self._disk():
             path.mkdir(parents=True, exist_ok=True)
-            write_atomically(path / "run.json", json.dumps({**config, **until}, indent=2).encode())
-            self.checkpoints = checkpoints(path / "checkpoint")
-            if self.checkpoints.last is None:
-                (path / "episodes.csv").write_text(",".join(columns) + "\n")
-            self.rows = (path / "episodes.csv").open("ab")
+        self.lock = locked(path)
+        try:
+            if resume:
+                config = _agreed(path, found, config, force)
+            else:
+                _make_room(path, overwrite)
+            with self._disk():
+                self.checkpoints = checkpoints(path / "checkpoint")
+                self.config, self.until = config, until
+                if self.checkpoints.last is None:
+                    self._begin()
+                    (path / "episodes.csv").write_text(",".join(columns) + "\n")
+                self.rows = (path / "episodes.csv").open("ab")
+        except BaseException:
+            self.lock.release()
+            raise
         self.saved_at = time.monotonic()
         self.events: Any = None
 
@@ -76,22 +101,52 @@ class RunFolder:
             with contextlib.suppress(OSError):
                 if file is not None:
                     file.close()
+        self.lock.release()
+
+    def _begin(self) -> None:
+        """Say what the run is; it is under way now."""
+        write_atomically(self.path / "run.json", json.dumps({**self.config, **self.until}, indent=2).encode())
+        (self.path / "result.json").unlink(missing_ok=True)
 
     def restore(self, loop: Loop, key: PRNGKeyArray, params: Any) -> tuple[Snapshot, list[Episode]]:
         """The last checkpoint and the rows that belong to it; later rows are cut off."""
         snapshot = self.checkpoints.restore(loop, key, params)
-        return snapshot, self.rewind(snapshot.tally.finished, _episode)
+        passed = lambda rows: sum(row.length for row in rows[:-1]) + 1  # noqa: E731 (the last episode passed the mark)
+        return snapshot, self.rewind(snapshot.tally.finished, _episode, passed)
 
-    def rewind(self, finished: int, parse: Callable[[Mapping[str, str]], Any]) -> list[Any]:
-        """The rows that belong to the last checkpoint; later ones are cut off."""
-        self.rows.truncate(self.checkpoints.last.rows_bytes)
-        history = read_rows(self.path, parse)
+    def rewind(
+        self, finished: int, parse: Callable[[Mapping[str, str]], Any], steps: Callable[[list[Any]], int]
+    ) -> list[Any]:
+        """Go back to the last checkpoint: rows after it are cut off.
+
+        Args:
+            finished: Episodes that the checkpoint counts.
+            parse: Makes a row of what is written, by column.
+            steps: The least number of steps that such rows can have been asked for.
+
+        Returns:
+            The rows that belong to the checkpoint.
+
+        Raises:
+            BadFile: If the rows are damaged.
+            ValueError: If the run is longer than what it is to be.
+        """
+        history = read_rows(self.path, parse, self.checkpoints.last.rows_bytes)
         if len(history) != finished:
             raise BadFile(
                 f"{self.path / 'episodes.csv'} has {len(history)} episodes, its checkpoint {finished}: "
                 "it was changed since; start the run again with --overwrite"
             )
+        for name, has in {"episodes": finished, "steps": steps(history)}.items():
+            wanted = self.until.get(name)
+            if wanted is not None and wanted < has:
+                raise ValueError(
+                    f"{name}={wanted} is less than what the run in {str(self.path)!r} has; pass at least {has} to go "
+                    "on with it, or start another run"
+                )
         with self._disk():
+            self._begin()
+            self.rows.truncate(self.checkpoints.last.rows_bytes)
             self._write_events(history)
         return history
 
@@ -155,9 +210,25 @@ class RunFolder:
             ) from error
 
 
+def locked(path: Path) -> FileLock:
+    """A lock on a folder, for one writer; it ends with the process that holds it.
+
+    Raises:
+        ValueError: If another run holds it.
+    """
+    lock = FileLock(path / LOCK)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise ValueError(
+            f"out={str(path)!r} is in use by another process; wait until it ends, or choose another --out"
+        ) from None
+    return lock
+
+
 def describe_run(asked: Mapping[str, Any], chosen: Settings) -> dict[str, Any]:
     """What run.json says."""
-    return {**asked, "settings": as_json(chosen), "version": __version__}
+    return {**asked, "settings": as_json(chosen), "version": __version__, "format": FORMAT}
 
 
 def as_json(chosen: Settings) -> dict[str, Any]:
@@ -173,6 +244,8 @@ def replaced(path: Path) -> Iterator[Path]:
     if path.exists() and not (path / "run.json").is_file() and any(path.iterdir()):
         raise ValueError(f"{str(path)!r} holds something else than a run; choose another folder")
     path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir():
+        locked(path).release()  # refused while a run writes there
     fresh, old = (path.with_name(f".{path.name}.{word}") for word in ("new", "old"))
     if old.exists() and not path.exists():  # killed between the two moves below
         old.rename(path)
@@ -212,12 +285,33 @@ def read_episodes(path: Path) -> list[Episode]:
 
 
 def read_rows(path: Path, parse: Callable[[Mapping[str, str]], Any], until: int | None = None) -> list[Any]:
-    """The rows of a run's folder, of that kind; those in its first bytes, if told how many."""
+    """Read the rows of a run's folder.
+
+    Args:
+        path: The folder.
+        parse: Makes a row of what is written there, by column.
+        until: Read the first bytes only, so many.
+
+    Raises:
+        BadFile: If the file is shorter than that, cannot be parsed, or does not number episodes from 1 on.
+    """
+    file = path / "episodes.csv"
+    remedy = "start the run again with --overwrite"
     try:
-        text = (path / "episodes.csv").read_bytes()[:until].decode()
-        return [parse(row) for row in csv.DictReader(io.StringIO(text, newline=""))]
+        content = file.read_bytes()[:until]
+        if until is not None and len(content) < until:
+            raise BadFile(f"{file} was cut short: it has {len(content)} bytes, its checkpoint {until}; {remedy}")
+        rows = [parse(row) for row in csv.DictReader(io.StringIO(content.decode(), newline=""))]
+    except BadFile:
+        raise
+    except FileNotFoundError:
+        raise BadFile(f"{file} is missing; {remedy}") from None
     except (KeyError, ValueError, TypeError) as error:
-        raise BadFile(f"{path / 'episodes.csv'} is damaged ({error!r}); start the run again with --overwrite") from None
+        raise BadFile(f"{file} is damaged ({error!r}); {remedy}") from None
+    for number, row in enumerate(rows, start=1):
+        if row.episode != number:
+            raise BadFile(f"{file} is damaged: its row {number} is episode {row.episode}; {remedy}")
+    return rows
 
 
 def _episode(row: Mapping[str, str]) -> Episode:
@@ -232,27 +326,54 @@ def _episode(row: Mapping[str, str]) -> Episode:
     )
 
 
-def _refuse_other_config(path: Path, found: dict[str, Any], asked: dict[str, Any]) -> None:
-    def flat(config: dict[str, Any]) -> dict[str, Any]:
-        inner = config.get("settings", {})
-        return {**{k: v for k, v in config.items() if k not in ("settings", *LENGTHS)}, **inner}
-
-    old, new = flat(found), flat(asked)
-    differing = [
-        f"{name} was {old.get(name)!r}, is {new.get(name)!r}"
-        for name in dict.fromkeys([*old, *new])
-        if old.get(name) != new.get(name)
-    ]
-    if differing:
-        raise ValueError(
-            f"the run in {str(path)!r} had another configuration: {'; '.join(differing)}; "
-            "resume it without these arguments, or choose another --out"
+def _agreed(path: Path, found: dict[str, Any], asked: dict[str, Any], force: bool) -> dict[str, Any]:
+    """What run.json is to say of a run that goes on; settings must be the same, the version may differ by `force`."""
+    if found.get("format") != asked["format"]:
+        raise BadFile(
+            f"the run in {str(path)!r} has files of format {found.get('format')}, this priorax ({__version__}) reads "
+            f"{asked['format']}; go on with priorax {found.get('version')}, or start the run again with --overwrite"
         )
+    old, new = _flat(found), _flat(asked)
+    if force:  # settings that the old version did not have yet are as it behaved
+        old = {**{name: new[name] for name in new if name not in old}, **old, "version": new["version"]}
+    differing = {name for name in {*old, *new} if name not in old or name not in new or old[name] != new[name]}
+    words = [f"{name} was {old.get(name)!r}, is {new.get(name)!r}" for name in [*old, *new] if name in differing]
+    words = list(dict.fromkeys(words))
+    if not differing:
+        versions = [*found.get("earlier_versions", []), found["version"]]
+        return asked if found["version"] == asked["version"] else {**asked, "earlier_versions": versions}
+    if "version" in differing and differing <= {"version", *(new.keys() - old.keys())}:
+        raise ValueError(
+            f"the run in {str(path)!r} is of another version of priorax: {'; '.join(words)}; its files can be read, but "
+            "what follows may differ from what would have followed then; pass --force to go on"
+        )
+    raise ValueError(
+        f"the run in {str(path)!r} had another configuration: {'; '.join(words)}; "
+        "resume it without these arguments, or choose another --out"
+    )
 
 
-def _remove_run(path: Path) -> None:
-    """The files of a run, and nothing else that may be in the folder."""
-    for name in ("checkpoint", "tensorboard"):
-        shutil.rmtree(path / name, ignore_errors=True)
-    for name in ("episodes.csv", "evaluations.csv", "result.json", "run.json"):
-        (path / name).unlink(missing_ok=True)
+def _flat(config: dict[str, Any]) -> dict[str, Any]:
+    """A run's configuration, without its length, settings beside the rest."""
+    outer = {name: value for name, value in config.items() if name not in ("settings", "earlier_versions", *LENGTHS)}
+    return {**outer, **config.get("settings", {})}
+
+
+def _make_room(path: Path, overwrite: bool) -> None:
+    """Refuse a folder with files of a run, or remove these and nothing else that may be there."""
+    left = [name for name in FILES if (path / name).exists()]
+    if left and not overwrite:
+        whole = "a run" if "run.json" in left else f"parts of a run ({', '.join(left)})"
+        resume = "pass --resume to go on or " if "run.json" in left else "pass "
+        raise ValueError(f"out={str(path)!r} already holds {whole}; {resume}--overwrite to replace it")
+    for name in left:
+        try:
+            if (path / name).is_dir():
+                shutil.rmtree(path / name)
+            else:
+                (path / name).unlink()
+        except OSError as error:
+            raise OSError(
+                f"cannot remove {path / name} of the old run ({error.strerror or error}); remove it by hand, or choose "
+                "another --out"
+            ) from error

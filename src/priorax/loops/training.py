@@ -19,8 +19,9 @@ from priorax.envs.given import as_world, shows_pictures
 from priorax.envs.vector import VectorWorld
 from priorax.envs.worlds import BSUITE, GYMNASIUM, lives_on_host, make_world
 from priorax.loops.checkpoints import Checkpoints
-from priorax.loops.compiled import Episode, Live, Loop, chunks, episodes_to_learn, episodes_to_solve, start
+from priorax.loops.compiled import Episode, Live, Loop, advance, episodes_to_learn, episodes_to_solve, start
 from priorax.loops.doubt import LEAST_UPDATES, ROWS, Adviser, better, measure
+from priorax.loops.interrupt import interruptible
 from priorax.loops.run_folder import RunFolder, describe_run, read_config
 from priorax.loops.scaling import with_proposal, without_auto
 from priorax.storage import BadFile
@@ -124,6 +125,7 @@ def train(
     out: Path | str | None = None,
     resume: bool = False,
     overwrite: bool = False,
+    force: bool = False,
     stop_when_learned: bool = False,
     learned_below: float = 0.9,
     learned_after: int = 1,
@@ -163,6 +165,7 @@ def train(
         {"episodes": episodes, "steps": steps},
         resume,
         overwrite,
+        force=force,
     )
     with contextlib.closing(files) as folder:
         return _run(loop, key, params, folder, asked, until, checkpoint_seconds, report, probe, adviser, announce)
@@ -236,40 +239,40 @@ def _run(
         enough = until.episodes is not None and len(history) >= until.episodes
         return enough or (until.steps is not None and taken >= until.steps) or (until.stop and learned is not None)
 
-    steps = chunks(loop, key, params, snapshot, CHUNK)
-    try:
+    with interruptible() as interrupt:
         while not over():
-            following, ended = next(steps)
+            following, ended, ends = advance(loop, key, params, snapshot, CHUNK)
             clock.lap(int(following.live.step))
             known = len(history)
-            for row in ended:
+            for row, end in zip(ended, ends, strict=True):
                 history.append(row)
                 taken += row.length
                 learned = learned or first_below([row])
-                if over():
+                if over():  # the agent as it was at the end of the last episode, not of the chunk
+                    if end < int(following.live.step):
+                        following = advance(loop, key, params, snapshot, CHUNK, until=end).snapshot
                     break
+            if folder is not None:
+                folder.append(history[known:])
+            snapshot = following
+            if folder is not None:
+                folder.checkpoint(snapshot, unless_younger_than=checkpoint_seconds)
             if probe is not None:
-                probes.append({"episode": len(history), **probe(loop, following.live)})
+                probes.append({"episode": len(history), **probe(loop, snapshot.live)})
             if announce is not None and clock.laps % CHUNKS_BETWEEN_LOOKS == 0:
                 returns = [row.total_return for row in history]
                 good = learned is not None if tells else better(returns)
-                words = _advice(loop, following.live, adviser, returns, good)
+                words = _advice(loop, snapshot.live, adviser, returns, good)
                 if words is not None:
                     announce(words)
-            if folder is not None:
-                folder.append(history[known:])
-            if not over():  # what is beyond the end is in no checkpoint: a finished run can be made longer
-                snapshot = following
-                if folder is not None:
-                    folder.checkpoint(snapshot, unless_younger_than=checkpoint_seconds)
             if history[known:]:
                 last = history[-1]
                 regret = last.average_regret if tells else None
                 report(Progress(last.episode, last.total_return, regret, clock.speed * held, learned, taken))
-    except KeyboardInterrupt:
-        if folder is not None:
-            folder.checkpoint(snapshot)
-        raise
+            if interrupt.came:
+                if folder is not None:
+                    folder.checkpoint(snapshot)
+                interrupt.stop()
     result = Result(
         **asked,
         episodes=len(history),
