@@ -148,18 +148,24 @@ def test_a_killed_replay_shard_is_filled_anew(ray):
     assert {row.lane for row in result.history[-20:]} == set(range(2 * LANES))
 
 
-def test_ctrl_c_leaves_a_checkpoint_and_no_process(ray, tmp_path):
+@pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
+def test_a_signal_leaves_a_checkpoint_and_no_process(number, error, ray, tmp_path):
+    """In a run of the default length."""
     seen = {}
 
     def report(progress):
         seen.update(progress.processes)
         if progress.updates > 5:
-            raise KeyboardInterrupt
+            os.kill(os.getpid(), number)
 
-    with pytest.raises(KeyboardInterrupt):
-        run_apex(**TASK, steps=100_000, actors=1, out=tmp_path / "run", report=report)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background
+    with pytest.raises(error):
+        run_apex(**TASK, actors=1, out=tmp_path / "run", report=report)
+    signal.signal(signal.SIGINT, before)
     commit = HostCheckpoints(tmp_path / "run" / "checkpoint").last
     assert commit.tally.rounds > 0
+    with (tmp_path / "run" / "episodes.csv").open() as file:
+        assert len(list(csv.DictReader(file))) == commit.tally.finished > 0
     assert set(seen) == {"rollout actor 0", "replay shard 0"} and all(gone(pid) for pid in seen.values())
     assert ray.is_initialized()  # it was not begun by the run
 

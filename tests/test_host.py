@@ -215,6 +215,26 @@ def test_killed_it_goes_on_from_its_last_checkpoint(tmp_path):
     assert [int(row.split(",")[0]) for row in rows] == list(range(1, len(rows) + 1))
 
 
+@pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
+def test_a_signal_saves_what_was_counted(number, error, tmp_path):
+    """Whenever it comes, there are as many rows as the checkpoint says."""
+    asked = {"agent": "bsp", "env": "gymnasium:CartPole-v1", "changes": FEW, "out": tmp_path}
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background
+    with pytest.raises(error):
+        train_on_host(
+            **asked,
+            steps=100_000,
+            checkpoint_seconds=3600.0,
+            stop=lambda history: len(history) == 12 and bool(os.kill(os.getpid(), number)),
+        )
+    signal.signal(signal.SIGINT, before)
+    assert HostCheckpoints(tmp_path / "checkpoint").last.tally.finished == 12
+    steps = HostCheckpoints(tmp_path / "checkpoint").last.tally.rounds * FEW["lanes"]
+    with pytest.raises(ValueError, match=rf"steps=10 is less than what the run .* has; pass at least {steps - 1}"):
+        train_on_host(**asked, steps=10, resume=True)
+    assert train_on_host(**asked, steps=steps + 100, resume=True).episodes > 12
+
+
 def test_a_run_is_not_resumed_with_other_settings(tmp_path):
     train_on_host("bsp", "pixel_deep_sea", size=3, steps=20, changes=TINY, out=tmp_path)
     with pytest.raises(ValueError, match=r"prior_scale was 10\.0, is 3\.0"):
