@@ -6,6 +6,10 @@ import numbers
 from collections.abc import Callable, Iterable
 
 
+class NonFinite(FloatingPointError):
+    """A number is NaN or infinite; the message says which, where, and what to do."""
+
+
 def positive_int(name: str, value: object) -> int:
     """An integer of at least one, or a ValueError that says so."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from priorax.beliefs.base import Batch, Belief, State, stream_losses
 from priorax.beliefs.ensemble import Ensemble
-from priorax.checks import fraction, positive_int
+from priorax.checks import NonFinite, fraction, positive_int
 from priorax.noise import Noise, as_noise
 from priorax.progress import steps_bar
 
@@ -45,7 +45,7 @@ class Fit(NamedTuple):
     stopped_early: bool
 
 
-class NonFiniteLoss(FloatingPointError):
+class NonFiniteLoss(NonFinite):
     """Training diverged; the message names step and member."""
 
 

@@ -1,7 +1,7 @@
 """Agents: one Q-learner over any belief, exact planners for finite states, and their settings by name."""
 
 from priorax.agents.base import Agent
-from priorax.agents.building import build, check_members_differ
+from priorax.agents.building import build, check_members_differ, nearby
 from priorax.agents.named import AGENTS, PRESETS, Settings, settings
 from priorax.agents.q_learner import AgentState, QLearner
 from priorax.agents.tabular import PSRL, RLSVI, UCRL, Tabular
@@ -19,5 +19,6 @@ __all__ = [
     "Tabular",
     "build",
     "check_members_differ",
+    "nearby",
     "settings",
 ]

@@ -86,6 +86,7 @@ def build(
         settings.epsilon_episodes,
         settings.n_step,
         settings.bonus_at,
+        settings.epsilon_ladder,
     )
 
 
@@ -227,6 +228,21 @@ def _prior(
     gain = tuple(settings.prior_gain * each for each in input_scale or (1.0,) * (settings.prior_gain != 1))
     prior = _member(settings, gain, settings.prior_bias)
     return Dueling(prior, _head(settings).prior_size, settings.prior_advantage) if settings.dueling else prior
+
+
+def nearby(obs: Any, count: int = 8) -> Any:
+    """A batch of observations to look at functions with, made of one: noise around numbers, the indices after an index,
+    random pictures in place of a picture (a dark one would tell nothing)."""
+
+    def around(leaf: Any) -> Array:
+        key, shape = jax.random.key(0), (count, *jnp.shape(leaf))
+        if jnp.issubdtype(leaf.dtype, jnp.floating):
+            return leaf + jax.random.normal(key, shape, leaf.dtype)
+        if jnp.ndim(leaf) == 0:
+            return leaf + jnp.arange(count, dtype=leaf.dtype)
+        return jax.random.randint(key, shape, 0, 256).astype(leaf.dtype)
+
+    return jax.tree.map(around, obs)
 
 
 def check_members_differ(agent: QLearner, state: State, obs: Any) -> None:

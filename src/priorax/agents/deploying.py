@@ -7,7 +7,9 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
+from priorax.agents.base import Agent
 from priorax.agents.q_learner import QLearner
+from priorax.agents.tabular import Plans
 from priorax.beliefs import State, belief_values
 from priorax.checks import one_of
 
@@ -21,15 +23,19 @@ class Values(NamedTuple):
     """Q-values as an agent believes them."""
 
     mean: np.ndarray
-    """[..., action]: over functions."""
+    """[..., action]: over functions; of a planner, its plan in what it expects."""
     spread: np.ndarray
     """[..., action]: their standard deviation, which is what the agent does not know."""
     members: np.ndarray
     """[function, ..., action]: each member's own; of what is no ensemble, draws."""
 
 
-def values(agent: QLearner, belief: State, obs: np.ndarray) -> Values:
-    """Of a batch of observations. What is drawn is the same each time."""
+def values(agent: Agent, belief: State | Plans, obs: np.ndarray) -> Values:
+    """Of a batch of observations, by a Q-learner's belief or a planner's plans. What is drawn is the same each time."""
+    if isinstance(belief, Plans):
+        drawn = np.asarray(belief.drawn)[:, obs]
+        return Values(np.asarray(belief.mean)[obs], drawn.std(axis=0), drawn)
+    assert isinstance(agent, QLearner)
     count = len(obs)
     padded = np.concatenate([obs, np.repeat(obs[-1:], (1 << (count - 1).bit_length()) - count, axis=0)])
     members = np.asarray(_members(agent, belief, padded))[:, :count]  # few sizes: each is compiled once

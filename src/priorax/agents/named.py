@@ -107,18 +107,21 @@ class Settings:
     updates: int = 1
     """Updates each time."""
     learn_after: int = 1
-    """On the host: transitions in replay before the first update."""
+    """Transitions in replay before the first update."""
     lanes: int = 1
-    """On the host: environments that are stepped together, each following its own draw."""
+    """Environments that are stepped together, each following its own draw; on the host. The compiled loop has one,
+    whatever the preset says, and refuses to be asked for more; so do the exact planners."""
     clip_rewards: bool = False
-    """On the host: learn from rewards clipped to [-1, 1]; rows have them as they are."""
+    """Learn from rewards clipped to [-1, 1]; rows have them as they are, and a count's bonus is added to them."""
     draw_each_step: bool = False
     """Draw a member at each step instead of each episode."""
     epsilon: float | None = None
     """The chance of a random action in the first episode; None: no dithering."""
     epsilon_episodes: int = 2000
-    """Over so many episodes it falls linearly to zero. On the host it stays, but lanes differ in it as in Ape-X:
-    epsilon^(1 + 7 i/(N-1)) for lane i of N."""
+    """Over so many episodes, of all lanes, it falls linearly to zero; 0: it stays."""
+    epsilon_ladder: float = 0.0
+    """How far lanes differ in it: epsilon^(1 + epsilon_ladder * i/(N-1)) for lane i of N, so that some explore and some
+    are nearly greedy. 0: not at all; 7 is Ape-X's. Where there is one lane it changes nothing."""
     head: str = "scalar"
     """What an output is: scalar; a distribution of returns: c51 (51 atoms) or qr (21 quantiles)."""
     lowest: float = -1.0
@@ -201,6 +204,8 @@ APEX = Settings(
     learn_after=50_000,
     lanes=16,
     clip_rewards=True,
+    epsilon_episodes=0,
+    epsilon_ladder=7.0,
     prior_bias=1.0,
 )
 SMALL = dataclasses.replace(
@@ -276,6 +281,7 @@ show an index, chosen on slippery FrozenLake: a value for each state, no hidden 
 one state over to others. Where nothing is luck (Taxi), take larger steps: learning_rate=0.1."""
 
 _ONE: dict[str, Any] = {"prior": "none", "mask_prob": 1.0, "num_members": 1}
+_PLANS: dict[str, Any] = {**_ONE, "learn_every": 0, "lanes": 1}
 
 AGENTS: dict[str, dict[str, Any]] = {
     "bsp": {},
@@ -289,9 +295,9 @@ AGENTS: dict[str, dict[str, Any]] = {
     "c51": {**_ONE, "head": "c51", "epsilon": 0.1},
     "qr": {**_ONE, "head": "qr", "epsilon": 0.1},
     "ucb": {**_ONE, "bonus_scale": 0.1, "epsilon": 0.1},
-    "rlsvi": {**_ONE, "belief": "rlsvi", "learn_every": 0},
-    "psrl": {**_ONE, "belief": "psrl", "learn_every": 0},
-    "ucrl": {**_ONE, "belief": "ucrl", "learn_every": 0, "confidence": 0.003},
+    "rlsvi": {**_PLANS, "belief": "rlsvi"},
+    "psrl": {**_PLANS, "belief": "psrl"},
+    "ucrl": {**_PLANS, "belief": "ucrl", "confidence": 0.003},
     "d4pg": {
         **_ONE,
         "belief": "d4pg",

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from priorax.agents.base import best_by_mean, greedy
 from priorax.beliefs import (
@@ -24,7 +24,7 @@ from priorax.beliefs import (
     plain_batch,
     values_of,
 )
-from priorax.checks import one_of, positive_int
+from priorax.checks import non_negative, one_of, positive_int
 from priorax.priors import TABLES
 from priorax.replay import EnsembleBuffer, Transition
 
@@ -69,7 +69,7 @@ class AgentState(NamedTuple):
     """The function drawn for this episode."""
     updates: Int[Array, ""]
     episodes: Int[Array, ""]
-    """Episodes begun so far."""
+    """Episodes that ended so far, over all lanes."""
 
 
 class QLearner(eqx.Module):
@@ -94,17 +94,22 @@ class QLearner(eqx.Module):
     epsilon: float | Float[Array, ""] | None = None
     """Dithering: the chance of a random action in the first episode; None: none."""
     epsilon_episodes: int = eqx.field(static=True, default=2000)
-    """Over so many episodes epsilon falls linearly to zero."""
+    """Over so many episodes epsilon falls linearly to zero; 0: it stays."""
     n_step: int = eqx.field(static=True, default=1)
     """Rewards summed before the bootstrap; fewer where the episode ends or the newest transition comes first."""
     bonus_at: str = eqx.field(static=True, default="learning")
     """When a belief that counts pays its bonus beta/sqrt(N(s)) with the reward. insertion: by the visits before this
     one, for good; learning: by the visits so far, each time that the transition is replayed."""
+    epsilon_ladder: float = eqx.field(static=True, default=0.0)
+    """How far epsilon differs between lanes: in lane i of N it is taken to the power 1 + epsilon_ladder * i/(N-1), as
+    Ape-X does with 7. 0: all have the same; where there is one lane it changes nothing."""
 
     def __check_init__(self) -> None:
         positive_int("batch_size", self.batch_size)
         positive_int("target_period", self.target_period)
-        positive_int("epsilon_episodes", self.epsilon_episodes)
+        if self.epsilon_episodes != 0:
+            positive_int("epsilon_episodes", self.epsilon_episodes)
+        non_negative("epsilon_ladder", self.epsilon_ladder)
         if not 0 < self.target_rate <= 1:
             raise ValueError(f"target_rate={self.target_rate} must be above 0 and at most 1; pass 1 for copies")
         positive_int("n_step", self.n_step)
@@ -185,9 +190,17 @@ class QLearner(eqx.Module):
         action = greedy(key_tie, values)
         if self.epsilon is None:
             return action
-        epsilon = self.epsilon * jnp.maximum(0.0, 1.0 - state.episodes / self.epsilon_episodes)
+        epsilon = self.epsilon_after(state.episodes)
         other = jax.random.randint(key_random, (), 0, self.belief.num_outputs)
         return jnp.where(jax.random.uniform(key_dither) < epsilon, other, action)
+
+    def epsilon_after(self, episodes: Any) -> Float[Array, ""]:
+        """The chance of a random action once so many episodes have ended, over all lanes."""
+        if self.epsilon is None:
+            return jnp.zeros(())
+        if self.epsilon_episodes == 0:
+            return jnp.asarray(self.epsilon)
+        return self.epsilon * jnp.maximum(0.0, 1.0 - episodes / self.epsilon_episodes)
 
     def mean_values(self, state: AgentState, key: PRNGKeyArray, obs: Any) -> Float[Array, "batch action"]:
         """The mean of the belief's functions on a batch of observations: what one would act on to exploit."""
@@ -226,8 +239,7 @@ class QLearner(eqx.Module):
         )
         after, info = self.learn(state, sampled, key_target, key_online)
         if self.buffer.priority > 0 and info.examples is not None:
-            error = jnp.sqrt(jnp.mean(jnp.maximum(info.examples, 0.0), axis=0))
-            after = after._replace(buffer=self.buffer.prioritise(state.buffer, slots, error))
+            after = after._replace(buffer=self.buffer.prioritise(state.buffer, slots, errors(info, weight > 0)))
         return after, info
 
     def learn(
@@ -267,7 +279,7 @@ class QLearner(eqx.Module):
 
         def paid(step: Transition) -> Array:
             if isinstance(self.belief, Counts) and self.bonus_at == "learning":
-                return step.reward + self._bonus(state.belief, step.obs)
+                return step.reward + self.bonus(state.belief, step.obs, 1 if self.shared_batch else 2)
             return step.reward
 
         last, reward, discount = self.buffer.returns(
@@ -292,12 +304,14 @@ class QLearner(eqx.Module):
         assert values is not None
         return Stored(transition, values[:, 0], values[:, 1])
 
-    def _bonus(self, belief: State, obs: Any) -> Array:
-        """What a belief that counts pays, in the shape of a batch of rewards."""
+    def bonus(self, belief: State, obs: Any, axes: int = 1) -> Array:
+        """What a belief that counts pays at observations behind so many axes."""
         counts = self.belief
         assert isinstance(counts, Counts)
         one = lambda row: counts.bonus(belief, row)  # noqa: E731
-        return jax.vmap(one if self.shared_batch else jax.vmap(one))(obs)
+        for _ in range(axes):
+            one = jax.vmap(one)
+        return one(obs)
 
     def _by_stream(self, prior: Array | None) -> Float[Array, "stream batch output prior"] | None:
         """Stored prior values [..., batch, stream, output, prior] as each stream's own."""
@@ -306,3 +320,16 @@ class QLearner(eqx.Module):
         if self.shared_batch:
             return jnp.moveaxis(prior, 1, 0)
         return jax.vmap(lambda own, k: own[:, k])(prior, jnp.arange(self.belief.num_streams))
+
+
+def errors(info: Info, mask: Bool[Array, "stream batch"]) -> Float[Array, " batch"]:
+    """How wrong each transition of a minibatch was, for its priority in replay: the mean, over the members that own it,
+    of the root of its loss (of plain values, |TD error|)."""
+    assert info.examples is not None
+    return owned_mean(jnp, jnp.sqrt(jnp.maximum(info.examples, 0.0)), mask)
+
+
+def owned_mean(xp: Any, size: Any, mask: Any) -> Any:
+    """The mean over the members (first axis) whose mask is on; over all where none is."""
+    weight = xp.where(xp.sum(mask, axis=0) > 0, mask, True).astype(size.dtype)
+    return xp.sum(weight * size, axis=0) / xp.sum(weight, axis=0)

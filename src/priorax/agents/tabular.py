@@ -193,6 +193,15 @@ class TabularState(NamedTuple):
     episodes: Int[Array, ""]
 
 
+class Plans(NamedTuple):
+    """What a tabular agent deploys."""
+
+    mean: Q
+    """The plan in what it expects."""
+    drawn: Float[Array, "draw state action"]
+    """Plans as it follows them when it explores."""
+
+
 class Tabular(eqx.Module):
     """Counts, then plans; see the module's docstring."""
 
@@ -224,6 +233,11 @@ class Tabular(eqx.Module):
             return operator(jnp.append(jnp.max(q, axis=-1), 0.0))
 
         return jax.lax.fori_loop(0, self.horizon, sweep, jnp.zeros((self.num_states, self.num_actions)))
+
+    def plans(self, state: TabularState, key: PRNGKeyArray, count: int = 20) -> Plans:
+        """The plan of what it expects, and so many draws."""
+        drawn = jax.lax.map(lambda k: self.plan(state.model, k), jax.random.split(key, count))
+        return Plans(self.plan(state.model, None), drawn)
 
     def start_episode(self, state: TabularState, key: PRNGKeyArray) -> TabularState:
         return state._replace(index=self.plan(state.model, key), episodes=state.episodes + 1)

@@ -125,6 +125,8 @@ def run_apex(
             buffer_plan(built, world, _share(actors, shards, i) * chosen.lanes, chosen.capacity // shards)
             for i in range(shards)
         ]
+        for plan in buffers:
+            plan.settings.check_holds(least_in_shard(chosen, shards))
         stack.enter_context(session(address, actors + shards))  # may refuse: before an old run is overwritten
         folder = None
         if out is not None:
@@ -187,13 +189,10 @@ def _check(chosen: Settings, seed: int, steps: int, actors: int, shards: int, ch
     non_negative("checkpoint_seconds", checkpoint_seconds)
     if shards > actors:
         raise ValueError(f"shards={shards} must be at most actors={actors}, or some get nothing; pass shards={actors}")
-    least = least_in_shard(chosen, shards)
-    each = chosen.capacity // shards
-    if each < 2 * least:  # an episode's last frame begins no transition: half of them may be such
+    if chosen.bonus_scale > 0:
         raise ValueError(
-            f"capacity={chosen.capacity} leaves {each} frames to each of shards={shards}, and must leave "
-            f"{2 * least}, for batch_size={chosen.batch_size} and learn_after={chosen.learn_after}; "
-            f"raise it to {2 * least * shards}"
+            f"bonus_scale={chosen.bonus_scale} needs one count of visits, and actors on Ray would count each for "
+            "itself; use `priorax train`, which has one process, or bonus_scale=0"
         )
 
 

@@ -22,7 +22,9 @@ from priorax.agents import Settings
 from priorax.distributed.cluster import Call, Calls, Worker, import_ray
 from priorax.distributed.rollout import Answer, Rollout, RolloutPlan, Weights
 from priorax.distributed.shard import Shard
-from priorax.loops.host import BufferPlan, Learner, Played
+from priorax.loops.cells import Distinct
+from priorax.loops.host import BufferPlan, Learner
+from priorax.loops.lanes import Played, seed_for
 from priorax.replay import Drawn
 
 ROUNDS = 16
@@ -59,7 +61,9 @@ class Driver:
         """Of any actor so far."""
         self.updates = learner.updates
         self.calls = Calls()
-        self.cells: set[bytes] = set()
+        self.cells = Distinct()
+        self.episodes = int(learner.state.episodes)
+        """That ended, over all actors."""
         self.owed = 0.0
         """Updates that are due."""
         per_step = chosen.updates / chosen.learn_every
@@ -163,7 +167,8 @@ class Driver:
         """A reference to weights that are not too old."""
         if self.updates - self.published[0] >= PUBLISHED_EVERY:
             belief = self.learner.state.belief
-            weights = Weights(self.updates, *jax.device_get((belief.params, belief.aux)))
+            params, aux = jax.device_get((belief.params, belief.aux))
+            weights = Weights(self.updates, params, aux, self.episodes)
             self.published = (self.updates, import_ray().put(weights))
         return self.published[1]
 
@@ -207,7 +212,9 @@ class Driver:
         self.rounds += answer.rounds
         self.played[i] += answer.rounds
         self.acted_on[i] = answer.updates
-        self.cells |= answer.cells
+        self.cells.update(answer.cells)
+        self.episodes += len(answer.ended)
+        self.learner.note(self.episodes)
         if answer.size is None:
             self.calls.revive(asked, "it did not answer a rollout actor")
         else:
@@ -223,7 +230,7 @@ class Driver:
 
 def least_in_shard(chosen: Settings, shards: int) -> int:
     """Transitions that a shard has before it is drawn from."""
-    return max(chosen.batch_size, math.ceil(chosen.learn_after / shards))
+    return math.ceil(chosen.learn_after / shards)
 
 
 def _numbered(plan: RolloutPlan, incarnation: int) -> tuple[RolloutPlan, int]:
@@ -231,4 +238,5 @@ def _numbered(plan: RolloutPlan, incarnation: int) -> tuple[RolloutPlan, int]:
 
 
 def _seeded(plan: BufferPlan, lanes: int, entropy: tuple[int, ...], incarnation: int) -> tuple[BufferPlan, int, int]:
-    return plan, lanes, int(np.random.SeedSequence([*entropy, incarnation]).generate_state(1)[0])
+    seed, *more = entropy
+    return plan, lanes, seed_for(seed, "replay", *more, incarnation)

@@ -14,8 +14,10 @@ from priorax.beliefs import State
 from priorax.caching import enable_compilation_cache
 from priorax.distributed.shard import Chunk
 from priorax.envs.worlds import make_world
-from priorax.loops.cells import Cells
-from priorax.loops.host import Actor, Played, build_for
+from priorax.loops.acting import Actor
+from priorax.loops.cells import measure
+from priorax.loops.host import build_for
+from priorax.loops.lanes import Played, seed_for
 from priorax.replay import Moment
 
 
@@ -45,6 +47,8 @@ class Weights(NamedTuple):
     """After so many of them."""
     params: PyTree
     aux: PyTree
+    episodes: int = 0
+    """That have ended, of all actors: epsilon's schedule follows them."""
 
 
 class Answer(NamedTuple):
@@ -54,7 +58,7 @@ class Answer(NamedTuple):
     ended: list[tuple[int, Played]]
     """Episodes, each with the round in which it ended, from 1; lanes count over all actors."""
     cells: set[bytes]
-    """Those not seen by this actor before."""
+    """In which these rounds were."""
     updates: int
     """Of the weights played with."""
     size: int | None
@@ -69,7 +73,6 @@ class Rollout:
         self.actor: Actor | None = None
         self.unsent: Chunk | None = None
         """What a dead shard did not take; the next one gets it."""
-        self.known: set[bytes] = set()
         self.frozen: PyTree = None
         self.belief: State | None = None
         self.updates = -1
@@ -83,10 +86,12 @@ class Rollout:
         send than one chunk."""
         actor = self._begun()
         self._load(weights, frozen)
+        actor.episodes = max(actor.episodes, weights.episodes)
         assert self.belief is not None
         if self.unsent is not None and self._send(shard) is None:
             return Answer(0, [], set(), self.updates, None)
-        found = Cells(actor.world)
+        cells: set[bytes] = set()
+        told_apart = measure(actor.world)
         ended: list[tuple[int, Played]] = []
         moments, errors = [], []
         first_lane = self.plan.number * self.plan.settings.lanes
@@ -94,13 +99,11 @@ class Rollout:
             moment, error, played = actor.advance(self.belief)
             ended.extend((i, each._replace(lane=first_lane + each.lane)) for each in played)
             if moment is not None:
-                found(moment.frame)
+                cells.update(told_apart(moment.frame))
                 moments.append(moment)
                 errors.append(error)
         self.unsent = _chunk(moments, errors)
-        new = found.seen - self.known
-        self.known |= new
-        return Answer(rounds, ended, new, self.updates, self._send(shard))
+        return Answer(rounds, ended, cells, self.updates, self._send(shard))
 
     def _begun(self) -> Actor:
         if self.actor is None:
@@ -144,8 +147,7 @@ class Rollout:
 
 def actor_seed(plan: RolloutPlan, incarnation: int) -> int:
     """Every actor's own, and another when it is made anew or the run goes on."""
-    sequence = np.random.SeedSequence([plan.seed, plan.since, plan.number, incarnation])
-    return int(sequence.generate_state(1)[0] >> 2)
+    return seed_for(plan.seed, "actor", plan.since, plan.number, incarnation)
 
 
 def _chunk(moments: list[Moment], errors: list[Any]) -> Chunk | None:

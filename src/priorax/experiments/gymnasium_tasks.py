@@ -44,9 +44,9 @@ LOOKS = {
 }
 OWN: dict[str, dict[str, Any]] = {
     "bsp": {},
-    "eps_greedy": {"epsilon": 0.4},
+    "eps_greedy": {"epsilon": 0.4, "epsilon_episodes": 0, "epsilon_ladder": 7.0},
 }
-"""0.4 is Ape-X's. With 0.1 (the same seeds) FrozenLake was learned worse, and the others much the same."""
+"""Ape-X's. With 0.1 (the same seeds) FrozenLake was learned worse, and the others much the same."""
 CALM = {"eps_greedy": 4}
 """The first lane that is counted: from there on the chance of a random action is 1% at most, so that nobody's return
 suffers from the dithering itself."""

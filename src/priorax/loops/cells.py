@@ -1,7 +1,8 @@
 """Distinct states seen so far: how far an agent has got around."""
 
 import hashlib
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -10,25 +11,66 @@ from priorax.envs.atari import Atari, cells
 
 STEPS = 8
 """Cells of a number that is seen, between zero and its bound."""
+EXACT = 100_000
+"""Distinct cells that are counted exactly; beyond, approximately."""
+REGISTER_BITS = 14
+"""2^14 registers of a byte: a standard error of 0.8%."""
+
+
+class Distinct:
+    """How many different byte strings were seen, in bounded memory: exactly up to `exact`, beyond that by HyperLogLog
+    (Flajolet et al. 2007; standard error 0.8%). The count never falls."""
+
+    def __init__(self, exact: int = EXACT) -> None:
+        self.exact = exact
+        self._seen: set[bytes] | None = set()
+        self._registers = np.zeros(0, np.uint8)
+
+    def update(self, found: Iterable[bytes]) -> None:
+        """See some more."""
+        if self._seen is not None:
+            self._seen.update(found)
+            if len(self._seen) <= self.exact:
+                return
+            found, self._seen = self._seen, None
+            self._registers = np.zeros(2**REGISTER_BITS, np.uint8)
+        self._register(found)
+
+    def __len__(self) -> int:
+        if self._seen is not None:
+            return len(self._seen)
+        count = len(self._registers)
+        empty = int(np.sum(self._registers == 0))
+        estimate = 0.7213 / (1 + 1.079 / count) * count**2 / np.sum(np.exp2(-self._registers.astype(float)))
+        if estimate <= 2.5 * count and empty:
+            estimate = count * math.log(count / empty)
+        return max(self.exact + 1, round(float(estimate)))
+
+    def _register(self, found: Iterable[bytes]) -> None:
+        digests = b"".join(hashlib.blake2b(each, digest_size=8).digest() for each in found)
+        numbers = np.frombuffer(digests, np.uint64)
+        rest = numbers >> np.uint64(REGISTER_BITS)
+        rank = 65 - REGISTER_BITS - np.frexp(rest.astype(np.float64))[1]  # rounding errs by one in 2^53
+        np.maximum.at(self._registers, (numbers % 2**REGISTER_BITS).astype(int), rank.astype(np.uint8))
 
 
 class Cells:
-    """Of Atari screens those of Go-Explore (a frame of 11 x 8 with 8 greys); of indices each; of a few numbers boxes,
-    an eighth of their bounds wide; else what was seen, exactly."""
+    """How many cells the frames of a world have been in. Beyond `EXACT` of them the count is approximate."""
 
     def __init__(self, world: Any) -> None:
-        self.seen: set[bytes] = set()
-        self._cells = _measure(world)
+        self._seen, self._cells = Distinct(), measure(world)
 
     def __call__(self, frames: np.ndarray) -> None:
         """Look at a batch."""
-        self.seen.update(self._cells(frames))
+        self._seen.update(self._cells(frames))
 
     def __len__(self) -> int:
-        return len(self.seen)
+        return len(self._seen)
 
 
-def _measure(world: Any) -> Callable[[np.ndarray], list[bytes]]:
+def measure(world: Any) -> Callable[[np.ndarray], list[bytes]]:
+    """What tells a batch of that world's frames apart: of Atari screens the cells of Go-Explore (a frame of 11 x 8 with
+    8 greys); of indices each; of a few numbers boxes, an eighth of their bounds wide; else what was seen, exactly."""
     if isinstance(world, Atari):
         return cells
     scale = getattr(world, "input_scale", ())

@@ -14,9 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
-from priorax.agents import Agent
-from priorax.checks import positive_int
+from priorax.agents import Agent, Tabular
+from priorax.checks import NonFinite, positive_int
 from priorax.envs import Environment
+from priorax.fitting import NonFiniteLoss
 from priorax.replay import Transition
 
 
@@ -45,6 +46,8 @@ class Steps(NamedTuple):
     """Mean over the members, zero where nothing was learned."""
     taken: Array
     """Steps of the environment: more than one where actions are held."""
+    odd: Array
+    """Of the observation that followed: the sum of what is NaN or infinite in it, else zero."""
 
 
 class Episode(NamedTuple):
@@ -90,8 +93,18 @@ class Loop(eqx.Module):
     """Actions between two times of learning; 0 learns at episode ends only, as the paper's `live` has it."""
     updates: int = eqx.field(static=True, default=1)
     """Updates each time."""
+    learn_after: int = eqx.field(static=True, default=1)
+    """Transitions in replay before the first."""
+    clip_rewards: bool = eqx.field(static=True, default=False)
+    """Learn from rewards clipped to [-1, 1]; episodes have them as they are."""
 
     def __check_init__(self) -> None:
+        positive_int("learn_after", self.learn_after)
+        if self.learn_after > self.agent.buffer.capacity and not isinstance(self.agent, Tabular):
+            raise ValueError(
+                f"learn_after={self.learn_after} exceeds capacity={self.agent.buffer.capacity}, so nothing would ever "
+                "be learned; raise capacity or lower learn_after"
+            )
         if not isinstance(self.learn_every, int) or self.learn_every < 0:
             raise ValueError(f"learn_every={self.learn_every!r} must be a whole number; pass 1, or 0 for episode ends")
         positive_int("updates", self.updates)
@@ -127,14 +140,16 @@ class Loop(eqx.Module):
             state, losses = jax.lax.scan(once, state, jax.random.split(key_learn, self.updates))
             return state, losses[-1]
 
-        if self.learn_every == 1:  # before the first step there is nothing to learn from, and nothing is learned
+        if self.learn_every == self.learn_after == 1:  # before the first step there is nothing, and nothing is learned
             agent, loss = learn(live.agent)
         else:
-            agent, loss = jax.lax.cond(live.due, learn, lambda state: (state, jnp.zeros(())), live.agent)
+            due = live.due & (live.agent.buffer.time >= self.learn_after)
+            agent, loss = jax.lax.cond(due, learn, lambda state: (state, jnp.zeros(())), live.agent)
         action = self.agent.act(agent, key_act, live.obs)
         obs, env, reward, terminated, truncated, info = self.env.step(key_env, live.env, action, params)
         done = terminated | truncated
-        transition = Transition(live.obs, action, reward, info["final_observation"], terminated, done)
+        learned_from = jnp.clip(reward, -1, 1) if self.clip_rewards else reward
+        transition = Transition(live.obs, action, learned_from, info["final_observation"], terminated, done)
         place = jnp.where(_never(action), 0, agent.buffer.time)  # always its time, but not known before the action is
         agent = agent._replace(buffer=agent.buffer._replace(time=place))
         agent = self.agent.update_buffer(agent, key_mask, transition)
@@ -149,7 +164,8 @@ class Loop(eqx.Module):
         due = done if self.learn_every == 0 else t % self.learn_every == 0
         bad = info.get("bad", jnp.zeros((), bool))
         taken = info.get("steps", jnp.ones((), int))
-        return Live(after, env, obs, t, due), Steps(reward, done, bad, solved, loss, taken)
+        odd = _odd((info["final_observation"], obs))
+        return Live(after, env, obs, t, due), Steps(reward, done, bad, solved, loss, taken, odd)
 
     def solved(self, agent: Any, key: PRNGKeyArray, params: Any) -> Array:
         """Whether the greedy policy of the mean takes the optimal path, where the environment knows one."""
@@ -163,6 +179,29 @@ def _never(action: Array) -> Array:
     """False, as only an action can tell."""
     first = jnp.ravel(action)[0]
     return first < 0 if jnp.issubdtype(first.dtype, jnp.integer) else jnp.isnan(first)
+
+
+def _odd(obs: PyTree) -> Array:
+    """The sum of what is NaN or infinite; indices and pictures never are."""
+    numbers = [leaf for leaf in jax.tree.leaves(obs) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
+    return sum((jnp.sum(jnp.where(jnp.isfinite(leaf), 0.0, leaf)) for leaf in numbers), jnp.zeros(()))
+
+
+def _refuse_non_finite(first: int, steps: Steps) -> None:
+    """What is NaN or infinite in a chunk whose first step that is: the first of it is named."""
+    found = {"reward": steps.reward, "observation": steps.odd, "loss": steps.loss}
+    wrong = {what: np.flatnonzero(~np.isfinite(np.asarray(part))) for what, part in found.items()}
+    at = {what: int(places[0]) for what, places in wrong.items() if len(places)}
+    if not at:
+        return
+    what = min(at, key=at.__getitem__)
+    value, step = np.asarray(found[what])[at[what]], first + at[what]
+    if what == "loss":
+        raise NonFiniteLoss(f"the loss became {value} at step {step}; lower the learning rate")
+    raise NonFinite(
+        f"the environment gave the {what} {value} at step {step} in lane 0; mend the environment, or wrap it so that "
+        "rewards and observations are finite"
+    )
 
 
 @eqx.filter_jit
@@ -231,15 +270,19 @@ def advance(
 
     Returns:
         The snapshot after these steps, and the episodes that ended in them.
+
+    Raises:
+        NonFinite: If the environment gave a NaN or infinite reward or observation, or the loss became such.
     """
     positive_int("size", size)
     first = int(snapshot.live.step)
     length = size if until is None else until - first
     state, steps = run_chunk(loop, key, params, snapshot.live, size, jnp.asarray(length))
+    _refuse_non_finite(first + 1, steps)
     finished, count, total, taken_so_far = snapshot.tally
     episodes, ends = [], []
     columns = zip(*(np.asarray(part)[:length] for part in steps), strict=True)
-    for t, (reward, done, bad, solved, loss, taken) in enumerate(columns, start=first + 1):
+    for t, (reward, done, bad, solved, loss, taken, _) in enumerate(columns, start=first + 1):
         total, taken_so_far = total + float(reward), taken_so_far + int(taken)
         if done:
             finished, count = finished + 1, count + int(bad)

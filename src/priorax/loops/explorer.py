@@ -16,13 +16,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from priorax.agents import settings
+from priorax.agents import QLearner, settings
 from priorax.agents.deploying import DEPLOY, Values, best, values
 from priorax.checks import one_of, positive_int
 from priorax.envs.given import World, as_world
 from priorax.envs.vector import VectorWorld
 from priorax.loops.cells import Cells
 from priorax.loops.doubt import ROWS, Adviser, better, measure
+from priorax.loops.history import History
 from priorax.loops.host import host_for
 from priorax.loops.host_files import (
     HostCheckpoints,
@@ -32,6 +33,7 @@ from priorax.loops.host_files import (
     mean_of_last,
     parse_row,
 )
+from priorax.loops.planner_host import PlannerHost
 from priorax.loops.run_folder import RunFolder, describe_run, read_config, read_rows, replaced
 from priorax.loops.scaling import with_proposal, without_auto
 from priorax.loops.training import preset_for, preset_in, resumed
@@ -39,6 +41,8 @@ from priorax.loops.watching import load
 
 LOOK_EVERY = 1000
 """Updates between two looks at whether the prior's scale suits."""
+LOOK_BACK = 1000
+"""The first and the last episodes that it is judged by."""
 
 
 class Round(NamedTuple):
@@ -98,8 +102,8 @@ class Explorer:
         }
         self.cells = Cells(self.world)
         self.host = host_for(self.settings, self.world, seed, look=self.cells)
-        self.history: list[HostEpisode] = []
-        """Episodes of exploration that ended."""
+        self.history: History[HostEpisode] = History(HostEpisode)
+        """Episodes of exploration that ended, all of them; in memory are the newest 10,000 to 20,000."""
         self.adviser = Adviser(chosen.prior_scale)
         self.evaluations = 0
         self.rng = np.random.default_rng([seed, 2])
@@ -115,7 +119,8 @@ class Explorer:
     @property
     def num_members(self) -> int:
         """K; 1 where there is no ensemble."""
-        return self.host.agent.belief.num_streams
+        agent = self.host.agent
+        return agent.belief.num_streams if isinstance(agent, QLearner) else 1
 
     def learn(
         self,
@@ -168,7 +173,7 @@ class Explorer:
                     each.lane,
                     each.total_return,
                     each.length,
-                    self.host.learner.loss,
+                    self.host.loss,
                     len(self.cells),
                 )
                 for i, each in enumerate(played, start=1)
@@ -202,8 +207,8 @@ class Explorer:
 
     @property
     def belief(self) -> Any:
-        """The state of its belief (`beliefs.State`), as learned so far."""
-        return self.host.learner.state.belief
+        """The state of its belief (`beliefs.State`), as learned so far; of a planner, its plans (`tabular.Plans`)."""
+        return self.host.belief
 
     def _batch(self, obs: Any) -> tuple[np.ndarray, bool]:
         """Observations as the networks see them, and whether it was one."""
@@ -231,7 +236,7 @@ class Explorer:
             seed = int(np.random.SeedSequence([self.seed, self.steps, self.evaluations]).generate_state(1)[0])
         if self.shared:
             returns = self._play(self.world, episodes, deploy, seed)
-            self.host.actor.begin_anew()
+            self.host.begin_anew()
             return returns
         if self.apart is None:
             self.apart = self.make(self.settings.lanes, self.settings.hold).world
@@ -258,13 +263,14 @@ class Explorer:
 
     def _advice(self) -> str | None:
         host = self.host
-        if host.buffer.size == 0:
+        if isinstance(host, PlannerHost) or host.buffer.size == 0:
             return None
-        drawn = host.buffer.draw(ROWS, np.random.default_rng(host.learner.updates))
+        drawn = host.buffer.draw(ROWS, np.random.default_rng(host.updates))
         found = measure(host.agent, self.belief, drawn.obs, drawn.action)
-        returns = [row.total_return for row in self.history]
+        first, last = self.history[:LOOK_BACK], self.history[-LOOK_BACK:]
+        returns = [row.total_return for row in [*first, *last][-len(self.history) :]]
         learned = self.settings.clip_rewards or better(returns)  # clipped, returns do not say what values should be
-        return self.adviser.look(found, host.learner.updates, len(self.cells), returns, learned)
+        return self.adviser.look(found, host.updates, len(self.cells), returns, learned)
 
     def save(self, path: Path | str) -> None:
         """A run's folder, as `priorax train` writes it: it can be loaded, reported on and inspected. One that was saved
@@ -297,8 +303,7 @@ class Explorer:
         if lanes != changes["lanes"]:
             raise ValueError(f"env has {lanes} lanes, and must have {changes['lanes']} as when {str(path)!r} was saved")
         if read_config(path).get("loop") != "host":
-            agent.host.learner.state = load(path).state._replace(buffer=())
-            agent.host.acting = agent.belief
+            agent.host.resume(load(path).state)
             return agent
         checkpoints = HostCheckpoints(path / "checkpoint")
         if checkpoints.last is None:
@@ -310,9 +315,8 @@ class Explorer:
         """Go on from the last checkpoint, with the rows that belong to it."""
         since = checkpoints.last.tally if checkpoints.last is not None else HostTally()
         self.host = host_for(self.settings, self.world, self.seed, look=self.cells, since=since.rounds)
-        self.host.learner.state = checkpoints.restore(self.host.learner.state, self.host.buffer)
-        self.host.acting = self.belief
-        self.history = history[: since.finished]
+        self.host.resume(checkpoints.restore(self.host.state, self.host.buffer))
+        self.history = History(HostEpisode, history[: since.finished])
 
     @property
     def config(self) -> dict[str, Any]:
@@ -322,16 +326,15 @@ class Explorer:
     def snapshot(self) -> HostSnapshot:
         """What a checkpoint holds."""
         host = self.host
-        return HostSnapshot(host.learner.state, HostTally(host.rounds, len(self.history)), host.buffer)
+        return HostSnapshot(host.state, HostTally(host.rounds, len(self.history)), host.buffer)
 
     def summary(self) -> dict[str, Any]:
         """How it went so far."""
-        returns = [row.total_return for row in self.history]
         return {
             "steps": self.steps,
             "episodes": len(self.history),
-            "mean_return": mean_of_last(returns),
-            "best": max(returns, default=None),
+            "mean_return": mean_of_last([row.total_return for row in self.history[-100:]]),
+            "best": self.history.best,
             "cells": len(self.cells),
         }
 

@@ -8,12 +8,11 @@ they begin anew when it goes on, as after a lost actor.
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from priorax.agents import AgentState
 from priorax.loops.commits import Commits
 from priorax.loops.interrupt import interruptible
 from priorax.loops.run_folder import RunFolder
@@ -35,7 +34,8 @@ class HostEpisode(NamedTuple):
     loss: float
     """Of the last update, mean over members."""
     cells: int
-    """Distinct states seen since the run began, or was resumed (`cells.py`)."""
+    """Distinct states seen since the run began, or was resumed (`cells.py`); beyond 100,000 an estimate, with a
+    standard error of 0.8%."""
 
 
 class HostTally(NamedTuple):
@@ -49,7 +49,8 @@ class HostTally(NamedTuple):
 class HostSnapshot(NamedTuple):
     """What a checkpoint holds."""
 
-    state: AgentState
+    state: Any
+    """The agent's."""
     tally: HostTally
     buffer: SequenceBuffer | None = None
 
@@ -69,7 +70,7 @@ class HostCheckpoints(Commits):
         arrays |= {f"replay.{name}": array for name, array in buffer.counters().items()}
         self.add(rounds, arrays, snapshot.tally, rows_bytes, buffer.time, buffer.settings.length, buffer.inserted)
 
-    def restore(self, like: AgentState, buffer: SequenceBuffer | None = None) -> AgentState:
+    def restore(self, like: Any, buffer: SequenceBuffer | None = None) -> Any:
         """An agent of that shape, as it was; and that buffer, empty so far, filled as it was."""
         shape = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), like)
         with self.explained():

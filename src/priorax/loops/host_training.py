@@ -1,7 +1,7 @@
 """`train_on_host`: an `Explorer` with a run's folder."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,7 +50,7 @@ class HostResult(NamedTuple):
     steps_per_second: float
     evaluation: float | None
     """The mean of the last evaluation."""
-    history: list[HostEpisode]
+    history: Sequence[HostEpisode]
 
     def summary(self) -> dict[str, Any]:
         """All but the history, for JSON."""
@@ -85,7 +85,7 @@ def train_on_host(
     evaluations: Evaluations | None = None,
     report: Callable[[HostProgress], None] = lambda progress: None,
     announce: Callable[[str], None] = lambda words: None,
-    stop: Callable[[list[HostEpisode]], bool] = lambda history: False,
+    stop: Callable[[Sequence[HostEpisode]], bool] = lambda history: False,
 ) -> HostResult:
     """Train for so many actions over all lanes, or episodes, or until `stop` says so. Ctrl-C leaves a checkpoint.
 
@@ -127,7 +127,7 @@ def train_on_host(
 
         def progress() -> HostProgress:
             done = explorer.summary()
-            speed, updates = pace(explorer.steps), explorer.host.learner.updates
+            speed, updates = pace(explorer.steps), explorer.host.updates
             return HostProgress(
                 done["steps"], done["episodes"], done["mean_return"], speed, updates, done["cells"], scores.last
             )

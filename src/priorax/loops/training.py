@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
 
-from priorax.agents import QLearner, Settings, build, check_members_differ, settings
+from priorax.agents import QLearner, Settings, build, check_members_differ, nearby, settings
 from priorax.checks import one_of, positive_int
 from priorax.envs import GYMNAX, Environment, Held, action_bound, input_scale, make_environment, num_states
 from priorax.envs.given import as_world, shows_pictures
@@ -149,7 +148,7 @@ def train(
     name = env if isinstance(env, str) else type(env).__name__
     preset = preset or preset_for(name)
     changes = changes or {}
-    chosen = settings(agent, preset, **without_auto(changes))
+    chosen = settings(agent, preset, **{"lanes": 1, **without_auto(changes)})  # presets are for the host too
     probed = lambda: as_world(env, 4, size=size, seed=seed, hold=chosen.hold).world  # noqa: E731
     chosen = with_proposal(chosen, changes, probed, seed)
     loop, key, params = prepare(chosen, env, size, seed)
@@ -173,6 +172,11 @@ def train(
 
 def prepare(chosen: Settings, env: str | Environment, size: int, seed: int) -> tuple[Loop, PRNGKeyArray, Any]:
     """An agent in its environment, the key of its run, and what the seed makes of the environment."""
+    if chosen.lanes > 1:
+        raise ValueError(
+            f"lanes={chosen.lanes} is for environments on the host, and the compiled loop has one; pass lanes=1, or "
+            "use Explorer, which runs this environment on the host"
+        )
     world: Any = env
     if isinstance(env, str):
         world = make_environment(env, positive_int("size", size), continuous=chosen.belief == "d4pg")
@@ -192,7 +196,8 @@ def prepare(chosen: Settings, env: str | Environment, size: int, seed: int) -> t
         bound=action_bound(world),
         input_scale=input_scale(world),
     )
-    return Loop(world, agent, chosen.learn_every, chosen.updates), key, params
+    loop = Loop(world, agent, chosen.learn_every, chosen.updates, chosen.learn_after, chosen.clip_rewards)
+    return loop, key, params
 
 
 class _Until(NamedTuple):
@@ -291,15 +296,9 @@ def _run(
 
 
 def _check_at_start(loop: Loop, live: Live) -> None:
-    """Members and priors must differ where this run begins: at the first eight states, or at noise around the start."""
-
-    def around(leaf: Array) -> Array:
-        if jnp.issubdtype(leaf.dtype, jnp.floating):
-            return leaf + jax.random.normal(jax.random.key(0), (8, *leaf.shape), leaf.dtype)
-        return leaf + (jnp.arange(8) if leaf.ndim == 0 else jnp.zeros((8, *leaf.shape))).astype(leaf.dtype)
-
+    """Members and priors must differ where this run begins."""
     if isinstance(loop.agent, QLearner):
-        check_members_differ(loop.agent, live.agent.belief, jax.tree.map(around, live.obs))
+        check_members_differ(loop.agent, live.agent.belief, nearby(live.obs))
 
 
 def _advice(loop: Loop, live: Live, adviser: Adviser, returns: list[float], learned: bool) -> str | None:

@@ -59,6 +59,10 @@ class Drawn(NamedTuple):
     """[stream, batch, output, prior]."""
     place: Any
     """Where they are kept, and since when: a place that was overwritten meanwhile is not given a new priority."""
+    path: Any = None
+    """[step, batch, ...]: what was seen before each of the n steps, where draws have `paths`."""
+    path_weight: Any = None
+    """[step, batch]: what a reward there counts for, its discount; zero beyond an episode's end."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,8 @@ class SequenceSettings:
     """The power of its error that a transition is drawn in proportion to; 0: uniformly."""
     importance: float = 0.4
     """How far weights undo that."""
+    paths: bool = False
+    """Whether draws tell what was seen at all of their steps, for a bonus that is paid when learning."""
 
     def __post_init__(self) -> None:
         for name in ("capacity", "num_lanes", "stack", "n_step", "num_streams"):
@@ -93,6 +99,21 @@ class SequenceSettings:
     def length(self) -> int:
         """Frames of one lane."""
         return self.capacity // self.num_lanes
+
+    def check_holds(self, learn_after: int) -> None:
+        """Refuse a buffer in which so many transitions may never be at once: nothing would ever be learned.
+
+        Of a lane's frames the newest `n_step` have no whole return yet, the oldest `stack - 1` no whole stack, and an
+        episode's last frame begins nothing: where episodes are of one action, half of them are such.
+        """
+        each = -(-positive_int("learn_after", learn_after) // self.num_lanes)
+        needed = self.num_lanes * (2 * each + self.n_step + self.stack - 1)
+        if self.capacity < needed:
+            raise ValueError(
+                f"capacity={self.capacity} may never hold learn_after={learn_after} transitions (num_lanes="
+                f"{self.num_lanes}, n_step={self.n_step}, stack={self.stack}; an episode's last frame begins none); "
+                f"raise capacity to {needed}, or lower learn_after"
+            )
 
 
 class SequenceBuffer:
@@ -159,8 +180,12 @@ class SequenceBuffer:
         lane, slot = np.divmod(place, settings.length)
         reward, discount = np.zeros(size, np.float32), np.full(size, settings.discount, np.float32)
         last, on = slot, np.ones(size, bool)
+        path, path_weight = [], []
         for j in range(settings.n_step):
             here = (slot + j) % settings.length
+            if settings.paths:
+                path.append(self.stacked(lane, here))
+                path_weight.append(settings.discount**j * on)
             reward += np.where(on, settings.discount**j * self.reward[lane, here], 0.0).astype(np.float32)
             last = np.where(on, here, last)
             over = self.terminated[lane, here] | self.ended[lane, here]
@@ -180,6 +205,8 @@ class SequenceBuffer:
             priors[0],
             priors[1],
             np.stack([place, self.added[lane]]),
+            np.stack(path) if settings.paths else None,
+            np.stack(path_weight).astype(np.float32) if settings.paths else None,
         )
 
     def prioritise(self, place: np.ndarray, error: np.ndarray) -> None:

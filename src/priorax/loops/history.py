@@ -1,0 +1,111 @@
+"""The rows of a run, as a sequence in bounded memory."""
+
+import itertools
+import tempfile
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Generic, TypeVar, get_type_hints, overload
+
+import numpy as np
+
+Row = TypeVar("Row", bound=tuple[Any, ...])
+
+KEPT = 10_000
+"""Of the newest rows at least so many are in memory, and at most twice as many."""
+
+
+class History(Sequence[Row], Generic[Row]):
+    """Episodes in their order, as if in a list. The newest are in memory, older ones in a temporary file (where the
+    variable TMPDIR says, a few dozen bytes each), which is gone when the history is."""
+
+    def __init__(self, kind: type[Row], rows: Iterable[Row] = (), kept: int = KEPT) -> None:
+        """Begin with some rows.
+
+        Args:
+            kind: the NamedTuple that a row is, of whole numbers, floats and booleans.
+            rows: the first ones.
+            kept: how many of the newest stay in memory, at least.
+        """
+        self.kind, self.kept = kind, kept
+        self._newest: list[Row] = []
+        self._stored = 0
+        self._file: Any = None
+        self._record = np.dtype([(name, _RECORDS[hint]) for name, hint in get_type_hints(kind).items()])
+        self.best: float | None = None
+        """The highest `total_return`, where rows have one."""
+        self.extend(rows)
+
+    def extend(self, rows: Iterable[Row]) -> None:
+        """Add some at the end."""
+        for row in rows:
+            self._newest.append(row)
+            total = getattr(row, "total_return", None)
+            if total is not None:
+                self.best = total if self.best is None else max(self.best, total)
+            if len(self._newest) >= 2 * self.kept:
+                self._store(self.kept)
+
+    def append(self, row: Row) -> None:
+        """Add one at the end."""
+        self.extend([row])
+
+    def __len__(self) -> int:
+        return self._stored + len(self._newest)
+
+    def __iter__(self) -> Iterator[Row]:
+        for first in itertools.count(0, self.kept):
+            block = self._between(first, min(first + self.kept, len(self)))
+            yield from block
+            if len(block) < self.kept:
+                return
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Row]: ...
+    def __getitem__(self, index: int | slice) -> Row | list[Row]:
+        if isinstance(index, slice):
+            places = range(len(self))[index]
+            if not places:
+                return []
+            low, high = min(places), max(places)
+            rows = self._between(low, high + 1)
+            return [rows[place - low] for place in places]
+        place = range(len(self))[index]
+        return self._between(place, place + 1)[0]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, (History, list)):
+            return NotImplemented
+        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"History of {len(self)} rows, the last {self[-1] if len(self) else None}"
+
+    def __reduce__(self) -> Any:
+        return History, (self.kind, list(self), self.kept)
+
+    def _store(self, count: int) -> None:
+        """Move so many of the oldest in memory to the file."""
+        if self._file is None:
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115
+            weakref.finalize(self, self._file.close)
+        old, self._newest = self._newest[:count], self._newest[count:]
+        self._file.seek(self._stored * self._record.itemsize)
+        self._file.write(np.array([tuple(row) for row in old], self._record).tobytes())
+        self._stored += count
+
+    def _between(self, first: int, end: int) -> list[Row]:
+        """Rows [first, end)."""
+        rows: list[Row] = []
+        if first < min(end, self._stored):
+            stored = min(end, self._stored)
+            self._file.seek(first * self._record.itemsize)
+            raw = self._file.read((stored - first) * self._record.itemsize)
+            rows = [self.kind(*row) for row in np.frombuffer(raw, self._record).tolist()]
+        return rows + self._newest[max(first - self._stored, 0) : max(end - self._stored, 0)]
+
+
+_RECORDS = {int: np.int64, float: np.float64, bool: np.bool_}
