@@ -74,6 +74,14 @@ def test_the_same_seed_learns_the_same_to_the_bit(learned):
         np.testing.assert_array_equal(a, b)
 
 
+def test_a_summary_is_of_the_whole_history(learned):
+    assert [row.episode for row in learned.history] == list(range(1, len(learned.history) + 1))
+    returns = [row.total_return for row in learned.history]
+    found = learned.summary()
+    assert found["best"] == max(returns) and found["episodes"] == len(returns)
+    assert found["mean_return"] == pytest.approx(np.mean(returns[-100:]))
+
+
 def test_evaluations_change_nothing_of_what_is_learned(learned):
     seen = []
     tried = Explorer(CARTPOLE, seed=3, **FEW).learn(300, seen.append, evaluate_every=100, evaluation_episodes=3)

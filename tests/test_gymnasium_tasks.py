@@ -20,7 +20,7 @@ from priorax.experiments.gymnasium_tasks import (
     smoothed,
     summary,
 )
-from priorax.loops.host import epsilons
+from priorax.loops.acting import epsilon_exponents
 from priorax.loops.host_files import HostEpisode
 from priorax.loops.host_training import HostResult
 from priorax.report.rows import read_rows, where, write_rows
@@ -78,8 +78,9 @@ def test_dithering_itself_is_not_held_against_an_agent():
     assert outcome(result)[-1]["mean_return"] == -2.0
     assert outcome(result._replace(agent="eps_greedy"))[-1]["mean_return"] == 5.0
     for game in GAMES:
-        lanes = settings("eps_greedy", game.preset).lanes
-        assert epsilons(OWN["eps_greedy"]["epsilon"], 0, lanes, lanes)[CALM["eps_greedy"]] < 0.011
+        chosen = settings("eps_greedy", game.preset, **OWN["eps_greedy"])
+        exponents = epsilon_exponents(chosen.epsilon_ladder, 0, chosen.lanes, chosen.lanes)
+        assert chosen.epsilon ** exponents[CALM["eps_greedy"]] < 0.011 and chosen.epsilon_episodes == 0
 
 
 def test_a_run_without_a_finished_episode_has_rows():

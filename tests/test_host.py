@@ -12,12 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from priorax.agents import build, settings
+from priorax.agents import PRESETS, build, settings
+from priorax.agents.q_learner import owned_mean
 from priorax.beliefs import values_of
 from priorax.envs.pixels import PixelDeepSea
 from priorax.envs.vector import CompiledWorld
 from priorax.envs.worlds import make_world
-from priorax.loops.host import Actor, Host, Learner, buffer_for, epsilons, owned_mean
+from priorax.loops.acting import Actor, epsilon_exponents
+from priorax.loops.host import Host, Learner, buffer_for
 from priorax.loops.host_files import HostCheckpoints
 from priorax.loops.host_training import train_on_host
 
@@ -121,9 +123,14 @@ def test_prior_values_sent_along_are_the_priors(played):
 
 
 def test_epsilons_are_those_of_ape_x():
-    np.testing.assert_allclose(epsilons(0.4, 0, 3, 3), [0.4, 0.4**4.5, 0.4**8], rtol=1e-5)
-    np.testing.assert_allclose(epsilons(0.4, 1, 2, 3), epsilons(0.4, 0, 3, 3)[1:])
-    assert not epsilons(None, 0, 4, 4).any()
+    np.testing.assert_allclose(epsilon_exponents(7.0, 0, 3, 3), [1, 4.5, 8])
+    np.testing.assert_allclose(epsilon_exponents(7.0, 1, 2, 3), [4.5, 8])
+    assert np.all(epsilon_exponents(0.0, 0, 4, 4) == 1) and epsilon_exponents(7.0, 0, 1, 1) == 1
+    for preset in PRESETS:
+        chosen = settings("eps_greedy", preset)
+        assert (chosen.epsilon_ladder, chosen.epsilon_episodes) == (
+            (7, 0) if preset in ("small", "apex") else (0, 2000)
+        )
 
 
 def test_who_owns_nothing_counts_with_all():
@@ -158,6 +165,33 @@ def test_the_same_seed_gives_the_same_run_and_another_does_not():
     for a, b in zip(one[1], again[1], strict=True):
         np.testing.assert_array_equal(a, b)
     assert any(np.any(a != b) for a, b in zip(one[1], other[1], strict=True))
+
+
+def test_no_two_purposes_share_random_numbers():
+    host = Host(small_agent(), small_world(), 0, learn_every=2, learn_after=16)
+    assert not np.array_equal(jax.random.key_data(host.actor.key), jax.random.key_data(host.learner.key))
+    assert host.actor.rng.random() != host.buffer.rng.random()
+
+
+def test_a_run_that_could_never_learn_is_refused():
+    words = r"capacity=200 may never hold learn_after=200 .* raise capacity to 424, or lower learn_after"
+    with pytest.raises(ValueError, match=words):
+        train_on_host("bsp", "gymnasium:CartPole-v1", steps=10, changes={"capacity": 200, "batch_size": 8})
+    with pytest.raises(ValueError, match="capacity=30 may never hold learn_after=16"):
+        Host(small_agent(capacity=30), small_world(), learn_after=16)
+
+
+def test_what_is_just_large_enough_learns_where_every_other_frame_begins_nothing():
+    """Episodes of one action: of two frames one begins a transition."""
+    host = Host(small_agent(capacity=2 * (2 * 8 + 3)), small_world(size=1), learn_every=1, learn_after=16)
+    for _ in range(60):
+        host.round()
+    assert host.updates > 0
+
+
+def test_every_run_begins_with_members_that_differ():
+    with pytest.raises(ValueError, match="all priors of the ensemble are the same function"):
+        train_on_host("bsp", "gymnasium:CartPole-v1", steps=10, changes={"prior_gain": 0.0, "prior_bias": 0.0})
 
 
 def test_updates_keep_step_with_actions():

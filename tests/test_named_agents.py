@@ -46,9 +46,9 @@ def test_agents_differ_in_what_their_names_say_and_in_nothing_else(preset):
         "c51": {*one, "head", "epsilon"},
         "qr": {*one, "head", "epsilon"},
         "ucb": {*one, "bonus_scale", "epsilon"},
-        "rlsvi": {*one, "belief", "learn_every"},
-        "psrl": {*one, "belief", "learn_every"},
-        "ucrl": {*one, "belief", "learn_every", "confidence"},
+        "rlsvi": {*one, "belief", "learn_every", "lanes"},
+        "psrl": {*one, "belief", "learn_every", "lanes"},
+        "ucrl": {*one, "belief", "learn_every", "lanes", "confidence"},
         "d4pg": {*one, "belief", "head", "learning_rate", "actor_rate", "target_period", "priority"},
     }
     for agent, names in allowed.items():

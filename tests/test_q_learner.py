@@ -117,12 +117,13 @@ class Probe:
     truncates: bool = False
     num_actions: int = 2
     default_params: None = None
+    pays: float = 1.0
 
     def reset(self, key, params):
         return jnp.zeros((), int), jnp.zeros((), int)
 
     def step(self, key, state, action, params):
-        reward = jnp.where((state == 1) & (action == 1), 1.0, 0.0)
+        reward = jnp.where((state == 1) & (action == 1), self.pays, 0.0)
         done = state == 1
         final = jnp.where(done, 0 if self.truncates else 2, 1)
         after = jnp.where(done, 0, 1)
@@ -131,11 +132,11 @@ class Probe:
         return after, after, reward, terminated, truncated, {"final_observation": final}
 
 
-def greedy_values(env, steps=1500, **settings):
+def greedy_values(env, steps=1500, clip_rewards=False, **settings):
     network = Table(2, (16,))
     belief = Ensemble(num_members=4, network=network, prior=network, num_outputs=2, optimizer=Adam(1e-2))
     agent = QLearner(belief, EnsembleBuffer(200, 4, 0.5), batch_size=32, discount=0.8, **settings)
-    loop = Loop(env, agent)
+    loop = Loop(env, agent, clip_rewards=clip_rewards)
     start = jax.jit(loop.init)(KEY, None)
     end, _ = jax.jit(lambda s: jax.lax.scan(lambda c, _: loop.step(KEY, None, c), s, length=steps))(start)
     return jnp.mean(belief.forward(end.agent.belief, KEY, jnp.arange(2), shared=True)[..., 0], axis=0)
@@ -168,6 +169,42 @@ def test_bootstrapped_dqn_with_priors_learns_deep_sea_and_repeats_itself_to_the_
     assert max(episode.total_return for episode in runs[0]) == pytest.approx(loop.env.optimal_return, abs=1e-5)
     other = list(live(loop, jax.random.key(5), params, episodes=20, chunk=300))
     assert other != runs[0][:20]
+
+
+def test_clipped_rewards_are_what_is_learned_from():
+    values = greedy_values(Probe(pays=30.0), clip_rewards=True, draw_each_step=True)
+    assert float(values[1, 1]) == pytest.approx(1.0, abs=0.05)
+
+
+def test_nothing_is_learned_before_there_is_enough():
+    agent = make(num_members=2, network=Table(3, (4,)), capacity=64)
+    loop = Loop(Probe(), agent, learn_after=10)
+    live_state, steps = run_chunk(loop, KEY, None, start(loop, KEY, None).live, 30)
+    assert int(live_state.agent.updates) == 20 and not np.any(steps.loss[:10]) and np.all(steps.loss[10:] > 0)
+    with pytest.raises(ValueError, match="learn_after=65 exceeds capacity=64"):
+        Loop(Probe(), agent, learn_after=65)
+
+
+def test_a_priority_is_the_mean_over_owners_of_the_size_of_their_errors():
+    belief = Ensemble(num_members=3, network=NETWORK, prior=NETWORK, prior_scale=2.0, num_outputs=2)
+    buffer = EnsembleBuffer(64, 3, 0.5, priority=1.0)
+    agent = QLearner(belief, buffer, 64, shared_batch=True, discount=0.9, target_period=1000)
+    before = experience(agent, 20)
+    after, _ = learn(agent, before, KEY)
+    step = agent.buffer.get(before.buffer, jnp.arange(20)).transition
+    q, following = (
+        np.asarray(belief.forward(before.belief, KEY, x, shared=True)[..., 0]) for x in (step.obs, step.next_obs)
+    )
+    target = np.asarray(step.reward) + 0.9 * ~np.asarray(step.terminated) * following.max(-1)
+    size = np.abs(target - q[:, np.arange(20), np.asarray(step.action)])
+    mask = np.asarray(before.buffer.mask[:20]).T
+    found, drawn = np.asarray(after.buffer.priority[0]).ravel()[:20], 0
+    for i in range(20):
+        owners = mask[:, i] if mask[:, i].any() else np.ones(3, bool)
+        if found[i] != 1:  # else it was not drawn
+            drawn += 1
+            assert found[i] == pytest.approx(size[owners, i].mean() + 1e-3, rel=1e-3)
+    assert drawn > 10
 
 
 @pytest.mark.parametrize("bonus_at", ["insertion", "learning"])

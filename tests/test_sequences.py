@@ -92,6 +92,17 @@ def test_what_is_drawn_is_what_happened(stack, n_step):
         np.testing.assert_array_equal(drawn.mask[:, i], now.mask)
 
 
+def test_paths_tell_what_was_seen_before_every_step_and_what_it_counts_for():
+    settings = SequenceSettings(3000, 3, 2, 3, 0.9, STREAMS, paths=True)
+    record = Record(3, 100, seed=0)
+    drawn = fill(settings, record).draw(500)
+    assert drawn.path.shape == (3, 500, 2) and drawn.path_weight.shape == (3, 500)
+    np.testing.assert_array_equal(drawn.path[0], drawn.obs)
+    paid = {(int(frame)): reward for m in record.moments for frame, reward in zip(m.frame, m.reward, strict=True)}
+    rewards = np.vectorize(paid.__getitem__)(np.maximum(drawn.path[:, :, -1], 1))
+    np.testing.assert_allclose((drawn.path_weight * rewards).sum(axis=0), drawn.reward, rtol=1e-4, atol=1e-5)
+
+
 def test_old_frames_are_forgotten_and_never_mixed_with_new_ones():
     settings = SequenceSettings(60, 3, 4, 3, 0.9, STREAMS)
     record = Record(3, 300, seed=5)

@@ -1,12 +1,16 @@
+import json
+
+import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
 
-from priorax import train
+from priorax import Explorer, train
 from priorax.agents import PSRL, RLSVI, UCRL, Tabular, build, settings
 from priorax.agents.tabular import Model, log_gamma
+from priorax.cli import main
 from priorax.envs.deep_sea import DeepSea
 from priorax.replay import Transition
 
@@ -111,3 +115,49 @@ def test_exact_references_learn_deep_sea_fast(agent, most):
 def test_planners_ask_for_finite_states():
     with pytest.raises(ValueError, match="belief='psrl' needs finite states"):
         build(settings("psrl"), 2)
+
+
+class Corridor(gymnasium.Env):
+    """Five cells; only the last pays, once; an episode has twenty steps at most."""
+
+    observation_space = gymnasium.spaces.Discrete(5)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.cell, self.time = 0, 0
+        return self.cell, {}
+
+    def step(self, action):
+        self.cell, self.time = min(max(self.cell + (1 if action == 1 else -1), 0), 4), self.time + 1
+        there = self.cell == 4
+        return self.cell, float(there), there, self.time == 20, {}
+
+
+@pytest.mark.parametrize("agent", ["rlsvi", "psrl", "ucrl"])
+def test_planners_learn_on_the_host(agent, tmp_path):
+    planner = Explorer(Corridor, agent).learn(400)
+    assert planner.settings.lanes == 1 and planner.evaluate(3) == [1.0] * 3
+    assert [planner.predict(cell) for cell in range(4)] == [1] * 4
+    assert planner.values(np.arange(5)).members.shape == (20, 5, 2)
+    planner.save(tmp_path)
+    again = Explorer.load(tmp_path, Corridor)
+    assert again.steps == 400 and again.history == planner.history
+    np.testing.assert_array_equal(again.values(np.arange(5)).mean, planner.values(np.arange(5)).mean)
+    assert again.learn(10).steps == 410
+
+
+def test_a_planner_is_fixed_by_its_seed_and_has_one_lane():
+    runs = [Explorer("gymnasium:FrozenLake-v1", "rlsvi", seed=seed).learn(150).history for seed in (3, 3, 4)]
+    assert runs[0] == runs[1] != runs[2]
+    with pytest.raises(ValueError, match=r"lanes=2: a planner has one plan at a time.*pass lanes=1"):
+        Explorer("gymnasium:FrozenLake-v1", "rlsvi", lanes=2)
+
+
+def test_the_command_trains_planners_in_gymnasium(tmp_path, capsys):
+    words = ["train", "--agent", "rlsvi", "--env", "gymnasium:FrozenLake-v1", "--out", str(tmp_path / "run")]
+    assert main([*words, "--steps", "60", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["steps"] == 60
+    assert main(["train", "--resume", str(tmp_path / "run"), "--steps", "90", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["steps"] == 90
+    assert main(["inspect", str(tmp_path / "run")]) == 0

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar, get_type_hints, overload
 
 import numpy as np
 
-Row = TypeVar("Row", bound=tuple[Any, ...])
+Row = TypeVar("Row")
 
 KEPT = 10_000
 """Of the newest rows at least so many are in memory, and at most twice as many."""
@@ -94,7 +94,7 @@ class History(Sequence[Row], Generic[Row]):
             weakref.finalize(self, self._file.close)
         old, self._newest = self._newest[:count], self._newest[count:]
         self._file.seek(self._stored * self._record.itemsize)
-        self._file.write(np.array([tuple(row) for row in old], self._record).tobytes())
+        self._file.write(np.array(old, self._record).tobytes())
         self._stored += count
 
     def _between(self, first: int, end: int) -> list[Row]:

@@ -130,5 +130,5 @@ def _begin(agent: Tabular, state: TabularState, key: PRNGKeyArray, time: Any) ->
     return agent.start_episode(state, key_draw)
 
 
-def _keys(key: PRNGKeyArray, time: Any) -> PRNGKeyArray:
+def _keys(key: PRNGKeyArray, time: Any) -> Array:
     return jax.random.split(jax.random.fold_in(key, time), 4)

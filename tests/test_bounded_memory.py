@@ -1,0 +1,73 @@
+"""What grows with a run is bounded in memory: the cells it has seen, and its rows."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from priorax.loops.cells import Distinct
+from priorax.loops.compiled import Episode
+from priorax.loops.history import History
+from priorax.loops.host_files import HostEpisode
+
+
+def numbers(first, end):
+    return [i.to_bytes(8) for i in range(first, end)]
+
+
+def test_few_cells_are_counted_exactly():
+    found = Distinct(exact=1000)
+    found.update(numbers(0, 900))
+    found.update(numbers(500, 1000))
+    assert len(found) == 1000
+
+
+@pytest.mark.parametrize("count", [1_200, 20_000, 300_000])
+def test_many_cells_are_counted_to_three_percent_in_little_memory(count):
+    found = Distinct(exact=1000)
+    seen = []
+    for first in range(0, count, 1000):
+        found.update(numbers(first, min(first + 1000, count)))
+        seen.append(len(found))
+    assert len(found) == pytest.approx(count, rel=0.03)
+    assert seen == sorted(seen)
+    found.update(numbers(0, count))
+    assert len(found) == seen[-1]
+    assert len(pickle.dumps(found)) < 40_000
+
+
+def row(i):
+    return HostEpisode(i, 10 * i, i % 3, float(np.sin(i)), i % 7, 0.1 * i, 2 * i)
+
+
+def test_a_history_is_a_list_whose_old_rows_are_in_a_file():
+    rows = [row(i) for i in range(1, 96)]
+    found = History(HostEpisode, rows[:50], kept=10)
+    for each in rows[50:]:
+        found.append(each)
+    assert len(found) == 95 and list(found) == rows and found == rows and rows == found
+    assert all(found[i] == rows[i] for i in (0, 9, 10, 79, 80, 94, -1, -95))
+    for part in (slice(None), slice(-20, None), slice(3, 90, 7), slice(70, 85), slice(90, 3, -5), slice(200, 300)):
+        assert found[part] == rows[part]
+    with pytest.raises(IndexError):
+        found[95]
+    assert found.best == max(each.total_return for each in rows)
+    assert isinstance(found[2], HostEpisode) and isinstance(found[2].episode, int)
+    assert found != rows[:-1] and found != History(HostEpisode, rows[1:], kept=10)
+    again = pickle.loads(pickle.dumps(found))
+    assert again == found and again.best == found.best
+    assert "95 rows" in repr(found)
+
+
+def test_rows_of_the_compiled_loop_come_back_to_the_bit():
+    rows = [Episode(i, 0.1 * i, i, i % 2 == 0, i % 3 == 0, 1 / (i + 1), 0.3) for i in range(50)]
+    found = History(Episode, rows, kept=5)
+    assert list(found) == rows and all(isinstance(each.bad, bool) for each in found)
+
+
+def test_memory_holds_no_more_than_twice_what_is_kept():
+    found = History(HostEpisode, kept=10)
+    for i in range(1000):
+        found.append(row(i))
+        assert len(found) == i + 1
+    assert sum(len(part) for part in vars(found).values() if isinstance(part, list)) < 20
