@@ -11,13 +11,10 @@ from priorax.beliefs import (
     L2,
     METHODS,
     Batch,
-    Counts,
     Dropout,
     Ensemble,
     ExactBayes,
-    GaussianCount,
     Outcomes,
-    TableCount,
     bayes_by_backprop,
     method,
     noisy,
@@ -210,25 +207,30 @@ def test_exact_bayes_is_equation_3():
     np.testing.assert_allclose(np.cov(draws[:, :, 0].T), cov, atol=0.03)
 
 
-def test_table_counts_are_visits_and_the_bonus_falls_with_them():
-    belief = Counts(Ensemble(num_members=1, network=Table(4, (3,))), TableCount(4), bonus_scale=2.0)
-    state = observe(
-        belief, init(belief, KEY, jnp.asarray(0)), plain_batch(jnp.array([1, 1, 1, 1, 3]), jnp.zeros((5, 1)))
+def test_exact_bayes_holds_where_features_are_large_beside_what_they_differ_by():
+    """Features [1, 1000 + u] against float64: mean and spread of predictions, seen at once or one by one."""
+    random = np.random.default_rng(3)
+    u = random.uniform(0, 1, 200)
+    x = np.stack([np.ones(200), 1000 + u], axis=1).astype(np.float32)
+    y = 2 * u[:, None] - 1 + 0.1 * random.standard_normal((200, 1))
+    belief = ExactBayes(prior_variance=1e4, noise_std=0.1)
+    start = init(belief, KEY, x[0])
+    at_once = observe(belief, start, plain_batch(x, y))
+    one_by_one = jax.lax.fori_loop(
+        0,
+        200,
+        lambda i, state: belief.observe(state, plain_batch(jnp.asarray(x)[i][None], jnp.asarray(y)[i][None])),
+        start,
     )
-    np.testing.assert_array_equal(state.aux, [0, 4, 0, 1])
-    bonus = [float(belief.bonus(state, jnp.asarray(s))) for s in range(4)]
-    np.testing.assert_allclose(bonus, [2 / 0.1, 2 / 2, 2 / 0.1, 2 / 1], rtol=1e-6)
-    np.testing.assert_allclose(spread(belief, state, KEY, jnp.arange(4))[:, 0], bonus, rtol=1e-6)
-
-
-def test_gaussian_pseudocount_is_n_at_the_mean_and_falls_with_mahalanobis_distance():
-    belief = Counts(Ensemble(num_members=1, network=MLP((3,))), GaussianCount(ridge=0.0))
-    state = observe(belief, init(belief, KEY, X[0]), plain_batch(X, Y[:, :1]))
-    mean, cov = X.mean(axis=0), np.cov(X.T, bias=True)
-    gap = X[0] - mean
-    expected = 16 * np.exp(-0.5 * gap @ np.linalg.solve(cov, gap))
-    assert float(belief.density.count(state.aux, mean)) == pytest.approx(16, rel=1e-4)
-    assert float(belief.density.count(state.aux, X[0])) == pytest.approx(expected, rel=1e-3)
+    wide = x.astype(float)
+    precision = wide.T @ wide / 0.1**2 + np.eye(2) / 1e4
+    grid = np.stack([np.ones(5), 1000 + np.linspace(0, 1, 5)], axis=1)
+    mean = grid @ np.linalg.solve(precision, wide.T @ y / 0.1**2)
+    std = np.sqrt(np.einsum("ni,ij,nj->n", grid, np.linalg.inv(precision), grid))
+    for state in (at_once, one_by_one):
+        draws = np.asarray(draw_values(belief, state, KEY, jnp.asarray(grid, jnp.float32), 4000))[:, :, 0]
+        np.testing.assert_allclose(draws.mean(axis=0), mean[:, 0], atol=0.02)
+        np.testing.assert_allclose(draws.std(axis=0), std, rtol=0.1)
 
 
 def test_outcomes_read_the_head_as_if_it_were_a_posterior():

@@ -25,7 +25,7 @@ from priorax.beliefs.base import (
     plain_batch,
     values_of,
 )
-from priorax.beliefs.counts import Counts, GaussianCount, OneHotCount, TableCount
+from priorax.beliefs.counts import Counts, GaussianCount, HashCount, OneHotCount, TableCount
 from priorax.beliefs.dropout import Dropout
 from priorax.beliefs.ensemble import Ensemble
 from priorax.beliefs.exact import ExactBayes
@@ -50,6 +50,7 @@ __all__ = [
     "ExactBayes",
     "GaussianCount",
     "GaussianWeights",
+    "HashCount",
     "Info",
     "Method",
     "OneHotCount",
