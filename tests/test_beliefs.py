@@ -10,6 +10,7 @@ from priorax import beliefs
 from priorax.beliefs import (
     L2,
     METHODS,
+    Adam,
     Batch,
     Dropout,
     Ensemble,
@@ -21,7 +22,7 @@ from priorax.beliefs import (
     plain_batch,
 )
 from priorax.heads import C51
-from priorax.networks import MLP, Layer, Table
+from priorax.networks import MLP, Layer
 
 KEY = jax.random.key(0)
 belief_values = eqx.filter_jit(beliefs.belief_values)
@@ -108,6 +109,20 @@ def test_l2_offers_both_readings_of_its_weight():
     assert float(L2(0.1, reading="coefficient").penalty(params, anchor, jnp.asarray(20.0))) == pytest.approx(0.1 * 5)
 
 
+@pytest.mark.parametrize(
+    ("belief", "factor"),
+    [(Dropout(network=NETWORK, l2=L2(0.1, to="zero")), 1.0), (Ensemble(1, NETWORK, l2=L2(0.1, to="zero")), 1 / 16)],
+    ids=["dropout", "ensemble"],
+)
+def test_each_belief_reads_an_l2_as_its_own_equation_does(belief, factor):
+    """Dropout's R stands beside the mean loss (equation 1); an ensemble's sigma²/lambda beside the sum (equation 4)."""
+    bare = eqx.tree_at(lambda b: b.l2.weight, belief, 0.0)
+    state, batch = init(belief, KEY, X[0]), plain_batch(X, Y[:, :1])
+    with_it, without = (float(update(b, state, batch, KEY)[1].loss[0]) for b in (belief, bare))
+    size = sum(float(jnp.sum(leaf**2)) for leaf in jax.tree.leaves(state.params))
+    assert with_it - without == pytest.approx(0.1 * factor * size, rel=1e-3)
+
+
 def test_l2_anchors_are_the_start_a_separate_draw_or_zero():
     starts = {
         to: init(Ensemble(num_members=2, network=NETWORK, l2=L2(to=to)), KEY, X[0])
@@ -158,6 +173,21 @@ def test_noisy_networks_start_with_their_authors_spread():
     np.testing.assert_allclose(state.params.spread[1].weight, 0.017, rtol=1e-6)
     noise = np.asarray(independent.draw(state, KEY)[1].weight)
     assert np.linalg.matrix_rank(noise) == min(noise.shape)
+
+
+@pytest.mark.parametrize(("noise", "square"), [("factorised", 1), ("independent", 3)])
+def test_noisy_networks_start_with_their_authors_means(noise, square):
+    """Uniform in ±1/sqrt(fan_in), ±sqrt(3/fan_in) for independent noise: weights and biases; or the network's own."""
+    network = MLP((200, 100))
+    layers = init(noisy(noise, network=network), KEY, X[0]).params.mean
+    for layer, fan_in in zip(layers, (3, 200, 100), strict=True):
+        limit = (square / fan_in) ** 0.5
+        both = np.concatenate([np.ravel(layer.weight), np.ravel(layer.bias)])
+        assert 0.9 * limit < np.abs(both).max() <= limit
+        assert np.abs(layer.bias).max() > 0
+        np.testing.assert_allclose(both.std(), limit / 3**0.5, rtol=0.1)
+    own = init(noisy(noise, network=network, means="network"), KEY, X[0]).params.mean
+    jax.tree.map(np.testing.assert_array_equal, own, network.init(KEY, X[0], 1))
 
 
 def test_kl_is_that_of_two_gaussians():
@@ -278,6 +308,8 @@ def test_an_unknown_method_gives_the_nearest_name():
         (lambda: L2(to="pror"), "to='pror' is unknown; did you mean 'prior'"),
         (lambda: L2(reading="coeficient"), "did you mean 'coefficient'"),
         (lambda: noisy("factorized"), "did you mean 'factorised'"),
+        (lambda: noisy(network=MLP((3,), weight_std=0.5)), r"weight_std=0\.5 of the network.*means='network'"),
+        (lambda: Adam(b1=1.0), r"b1=1\.0 must be at least 0 and below 1"),
         (lambda: Dropout(p_keep=0.0), r"p_keep=0\.0"),
         (lambda: ExactBayes(noise_std=0.0), r"noise_std=0\.0"),
     ],

@@ -68,8 +68,8 @@ def _one_hot(x: Num[Array, "..."]) -> Float[Array, " input"]:
 
 
 class Moments(NamedTuple):
-    """What a Gaussian is made of. All of it is small where inputs differ little, wherever they are: sums of squares would
-    lose a spread that is small beside the mean."""
+    """What a Gaussian is made of. All of it is small where inputs differ little, wherever they are: sums of squares
+    would lose a spread that is small beside the mean."""
 
     n: Float[Array, ""]
     origin: Float[Array, " dim"]
