@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from priorax.beliefs import Batch, Ensemble, Method, State
+from priorax.beliefs import Batch, Method, State, ensemble_of
 from priorax.checks import positive_int
 from priorax.noise import online
 
@@ -77,7 +77,8 @@ def belief_sampler(method: Method, steps: int, batch_size: int = 64, updates: in
 
     def see(state: State, key: PRNGKeyArray, x: Array, reward: Array) -> Seen:
         weight, target = jax.vmap(lambda key: perturbed(key, reward))(jax.random.split(key, streams))
-        prior = belief.prior_values(state, x[None]) if isinstance(belief, Ensemble) else None
+        members = ensemble_of(belief)
+        prior = None if members is None else members.prior_values(state, x[None])
         return Seen(x, target, weight, None if prior is None else prior[:, 0])
 
     def batch_of(seen: Seen, count: Array) -> Batch:

@@ -170,7 +170,7 @@ class Counts(Wrapper):
     """The mean of `base`, made optimistic by `bonus`."""
 
     base: Belief
-    """Learns the mean: DQN is `Ensemble(num_members=1)`."""
+    """Learns the mean: DQN is `Ensemble(num_members=1)`; any other that learns by gradient will do."""
     density: Density = eqx.field(static=True)
     """TableCount, OneHotCount, GaussianCount or HashCount."""
     bonus_scale: float | Float[Array, ""] = 0.1
@@ -181,6 +181,11 @@ class Counts(Wrapper):
     def __check_init__(self) -> None:
         check_number(non_negative, "bonus_scale", self.bonus_scale)
         positive("first_count", self.first_count)
+        if not self.base.by_gradient:
+            raise ValueError(
+                f"base={type(self.base).__name__} keeps what it saw where counts are kept; "
+                "use one that learns by gradient, such as Ensemble(num_members=1)"
+            )
 
     def init(self, key: PRNGKeyArray, x: Any) -> State:
         return self.base.init(key, x)._replace(aux=self.density.init(x))
