@@ -66,17 +66,56 @@ def test_more_members_of_ensemble_sampling_come_closer_to_exact():
 
 def test_a_belief_sees_every_reward_with_noise_that_stays():
     """Streams get weights of their own, drawn once at insertion: the store holds them."""
-    sampler = belief_sampler(Method(Ensemble(4, SMALL), NOISES["double_or_nothing"]), 50, 8)
-    arms = jnp.eye(2)
-    state = sampler.init(jax.random.key(0), arms)
-    update = jax.jit(sampler.update)
-    for i in range(20):
-        state = update(state, jax.random.key(i), arms, jnp.asarray(i % 2), jnp.asarray(float(i)))
+    state = rewarded(belief_sampler(Method(Ensemble(4, SMALL), NOISES["double_or_nothing"]), 50, 8), 20)
     seen = state.seen
     np.testing.assert_array_equal(seen.target[:20, 0], np.arange(20.0))
     assert set(np.unique(seen.weight[:20])) == {0.0, 2.0}
     assert not np.array_equal(seen.weight[:, 0], seen.weight[:, 1])
     assert int(state.time) == 20
+
+
+def rewarded(sampler, count):
+    """The sampler after so many rewards 0, 1, 2, ... from two arms in turn."""
+    arms, update = jnp.eye(2), jax.jit(sampler.update)
+    state = sampler.init(jax.random.key(0), arms)
+    for i in range(count):
+        state = update(state, jax.random.key(i), arms, jnp.asarray(i % 2), jnp.asarray(float(i)))
+    return state
+
+
+@pytest.mark.parametrize("name", ["bs", "bsp", "bsr"])
+def test_the_bootstrap_of_rewards_that_come_one_by_one_is_poisson(name):
+    """One example out of one is always that one; online, a weight is 0, 1, 2, ... with mean and variance one."""
+    state = rewarded(belief_sampler(method(name, num_members=100, network=SMALL), 20, 8), 20)
+    weight = np.asarray(state.seen.weight)
+    assert weight.shape == (20, 100)
+    assert weight.mean() == pytest.approx(1, abs=0.1) and weight.var() == pytest.approx(1, abs=0.15)
+    assert (weight == 0).mean() == pytest.approx(np.exp(-1), abs=0.05)
+    assert len(np.unique(weight, axis=1).T) == 100
+
+
+def test_bootstrapped_members_differ_where_only_their_data_can_make_them():
+    """From the same start, on the same rewards."""
+    same = MLP((), use_bias=False, weight_std=0.0)
+    sampler = belief_sampler(method("bs", num_members=4, network=same), 30, 8, updates=4)
+    members = np.asarray(rewarded(sampler, 30).belief.params[0].weight)[:, :, 0]
+    assert len(np.unique(members, axis=0)) == 4
+
+
+def test_more_rewards_than_a_sampler_can_keep_are_refused():
+    sampler = belief_sampler(Method(Ensemble(2, SMALL), NOISES["none"]), 3, 4)
+    assert int(rewarded(sampler, 3).time) == 3
+    with pytest.raises((RuntimeError, ValueError), match="made for steps=3 rewards"):  # as the program was compiled
+        jax.block_until_ready(rewarded(sampler, 4))
+    with pytest.raises(ValueError, match="steps=4 exceeds the steps=3 that the sampler can learn from"):
+        cumulative_regret(LinearBandit(5, 2), sampler, steps=4, seeds=1)
+
+
+def test_exact_bayes_keeps_no_rewards_and_learns_from_any_number():
+    sampler = belief_sampler(method("exact", noise_std=1.0), 3)
+    mean, _ = method("exact", noise_std=1.0).belief.posterior(rewarded(sampler, 9).belief)
+    np.testing.assert_allclose(mean[:, 0], [20 / 6, 16 / 5], rtol=1e-5)
+    assert cumulative_regret(LinearBandit(5, 2), sampler, steps=9, seeds=1).shape == (1, 9)
 
 
 def test_seeds_are_runs_of_their_own():

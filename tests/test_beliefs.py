@@ -10,21 +10,19 @@ from priorax import beliefs
 from priorax.beliefs import (
     L2,
     METHODS,
+    Adam,
     Batch,
-    Counts,
     Dropout,
     Ensemble,
     ExactBayes,
-    GaussianCount,
     Outcomes,
-    TableCount,
     bayes_by_backprop,
     method,
     noisy,
     plain_batch,
 )
 from priorax.heads import C51
-from priorax.networks import MLP, Layer, Table
+from priorax.networks import MLP, Layer
 
 KEY = jax.random.key(0)
 belief_values = eqx.filter_jit(beliefs.belief_values)
@@ -111,6 +109,20 @@ def test_l2_offers_both_readings_of_its_weight():
     assert float(L2(0.1, reading="coefficient").penalty(params, anchor, jnp.asarray(20.0))) == pytest.approx(0.1 * 5)
 
 
+@pytest.mark.parametrize(
+    ("belief", "factor"),
+    [(Dropout(network=NETWORK, l2=L2(0.1, to="zero")), 1.0), (Ensemble(1, NETWORK, l2=L2(0.1, to="zero")), 1 / 16)],
+    ids=["dropout", "ensemble"],
+)
+def test_each_belief_reads_an_l2_as_its_own_equation_does(belief, factor):
+    """Dropout's R stands beside the mean loss (equation 1); an ensemble's sigma²/lambda beside the sum (equation 4)."""
+    bare = eqx.tree_at(lambda b: b.l2.weight, belief, 0.0)
+    state, batch = init(belief, KEY, X[0]), plain_batch(X, Y[:, :1])
+    with_it, without = (float(update(b, state, batch, KEY)[1].loss[0]) for b in (belief, bare))
+    size = sum(float(jnp.sum(leaf**2)) for leaf in jax.tree.leaves(state.params))
+    assert with_it - without == pytest.approx(0.1 * factor * size, rel=1e-3)
+
+
 def test_l2_anchors_are_the_start_a_separate_draw_or_zero():
     starts = {
         to: init(Ensemble(num_members=2, network=NETWORK, l2=L2(to=to)), KEY, X[0])
@@ -163,6 +175,21 @@ def test_noisy_networks_start_with_their_authors_spread():
     assert np.linalg.matrix_rank(noise) == min(noise.shape)
 
 
+@pytest.mark.parametrize(("noise", "square"), [("factorised", 1), ("independent", 3)])
+def test_noisy_networks_start_with_their_authors_means(noise, square):
+    """Uniform in ±1/sqrt(fan_in), ±sqrt(3/fan_in) for independent noise: weights and biases; or the network's own."""
+    network = MLP((200, 100))
+    layers = init(noisy(noise, network=network), KEY, X[0]).params.mean
+    for layer, fan_in in zip(layers, (3, 200, 100), strict=True):
+        limit = (square / fan_in) ** 0.5
+        both = np.concatenate([np.ravel(layer.weight), np.ravel(layer.bias)])
+        assert 0.9 * limit < np.abs(both).max() <= limit
+        assert np.abs(layer.bias).max() > 0
+        np.testing.assert_allclose(both.std(), limit / 3**0.5, rtol=0.1)
+    own = init(noisy(noise, network=network, means="network"), KEY, X[0]).params.mean
+    jax.tree.map(np.testing.assert_array_equal, own, network.init(KEY, X[0], 1))
+
+
 def test_kl_is_that_of_two_gaussians():
     """Against a Monte Carlo estimate of E_q[log q - log p]."""
     belief = bayes_by_backprop(network=MLP((2,)), initial_std=0.4)
@@ -210,25 +237,30 @@ def test_exact_bayes_is_equation_3():
     np.testing.assert_allclose(np.cov(draws[:, :, 0].T), cov, atol=0.03)
 
 
-def test_table_counts_are_visits_and_the_bonus_falls_with_them():
-    belief = Counts(Ensemble(num_members=1, network=Table(4, (3,))), TableCount(4), bonus_scale=2.0)
-    state = observe(
-        belief, init(belief, KEY, jnp.asarray(0)), plain_batch(jnp.array([1, 1, 1, 1, 3]), jnp.zeros((5, 1)))
+def test_exact_bayes_holds_where_features_are_large_beside_what_they_differ_by():
+    """Features [1, 1000 + u] against float64: mean and spread of predictions, seen at once or one by one."""
+    random = np.random.default_rng(3)
+    u = random.uniform(0, 1, 200)
+    x = np.stack([np.ones(200), 1000 + u], axis=1).astype(np.float32)
+    y = 2 * u[:, None] - 1 + 0.1 * random.standard_normal((200, 1))
+    belief = ExactBayes(prior_variance=1e4, noise_std=0.1)
+    start = init(belief, KEY, x[0])
+    at_once = observe(belief, start, plain_batch(x, y))
+    one_by_one = jax.lax.fori_loop(
+        0,
+        200,
+        lambda i, state: belief.observe(state, plain_batch(jnp.asarray(x)[i][None], jnp.asarray(y)[i][None])),
+        start,
     )
-    np.testing.assert_array_equal(state.aux, [0, 4, 0, 1])
-    bonus = [float(belief.bonus(state, jnp.asarray(s))) for s in range(4)]
-    np.testing.assert_allclose(bonus, [2 / 0.1, 2 / 2, 2 / 0.1, 2 / 1], rtol=1e-6)
-    np.testing.assert_allclose(spread(belief, state, KEY, jnp.arange(4))[:, 0], bonus, rtol=1e-6)
-
-
-def test_gaussian_pseudocount_is_n_at_the_mean_and_falls_with_mahalanobis_distance():
-    belief = Counts(Ensemble(num_members=1, network=MLP((3,))), GaussianCount(ridge=0.0))
-    state = observe(belief, init(belief, KEY, X[0]), plain_batch(X, Y[:, :1]))
-    mean, cov = X.mean(axis=0), np.cov(X.T, bias=True)
-    gap = X[0] - mean
-    expected = 16 * np.exp(-0.5 * gap @ np.linalg.solve(cov, gap))
-    assert float(belief.density.count(state.aux, mean)) == pytest.approx(16, rel=1e-4)
-    assert float(belief.density.count(state.aux, X[0])) == pytest.approx(expected, rel=1e-3)
+    wide = x.astype(float)
+    precision = wide.T @ wide / 0.1**2 + np.eye(2) / 1e4
+    grid = np.stack([np.ones(5), 1000 + np.linspace(0, 1, 5)], axis=1)
+    mean = grid @ np.linalg.solve(precision, wide.T @ y / 0.1**2)
+    std = np.sqrt(np.einsum("ni,ij,nj->n", grid, np.linalg.inv(precision), grid))
+    for state in (at_once, one_by_one):
+        draws = np.asarray(draw_values(belief, state, KEY, jnp.asarray(grid, jnp.float32), 4000))[:, :, 0]
+        np.testing.assert_allclose(draws.mean(axis=0), mean[:, 0], atol=0.02)
+        np.testing.assert_allclose(draws.std(axis=0), std, rtol=0.1)
 
 
 def test_outcomes_read_the_head_as_if_it_were_a_posterior():
@@ -276,6 +308,8 @@ def test_an_unknown_method_gives_the_nearest_name():
         (lambda: L2(to="pror"), "to='pror' is unknown; did you mean 'prior'"),
         (lambda: L2(reading="coeficient"), "did you mean 'coefficient'"),
         (lambda: noisy("factorized"), "did you mean 'factorised'"),
+        (lambda: noisy(network=MLP((3,), weight_std=0.5)), r"weight_std=0\.5 of the network.*means='network'"),
+        (lambda: Adam(b1=1.0), r"b1=1\.0 must be at least 0 and below 1"),
         (lambda: Dropout(p_keep=0.0), r"p_keep=0\.0"),
         (lambda: ExactBayes(noise_std=0.0), r"noise_std=0\.0"),
     ],

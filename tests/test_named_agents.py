@@ -9,12 +9,21 @@ import pytest
 
 from conftest import init
 from priorax.agents import AGENTS, PRESETS, QLearner, build, check_members_differ, settings
-from priorax.beliefs import Ensemble
+from priorax.beliefs import (
+    Counts,
+    Ensemble,
+    ExactBayes,
+    Outcomes,
+    SharedTorso,
+    TableCount,
+    belief_values,
+    ensemble_of,
+)
 from priorax.envs import make_environment
 from priorax.envs.deep_sea import DeepSea
 from priorax.networks import MLP, Table
 from priorax.priors import Around, Tabulated
-from priorax.replay import EnsembleBuffer
+from priorax.replay import EnsembleBuffer, Transition
 
 KEY = jax.random.key(0)
 
@@ -120,6 +129,63 @@ def test_dithering_is_annealed_to_zero():
         actions = np.asarray(jax.jit(jax.vmap(lambda k, s=now: agent.act(s, k, jnp.asarray(0))))(keys))
         rates.append(min(actions.mean(), 1 - actions.mean()))
     np.testing.assert_allclose(rates, [0.5, 0.25, 0, 0], atol=0.08)
+
+
+PICTURES = jnp.asarray(np.random.default_rng(0).integers(0, 256, (3, 1, 24, 24)), jnp.uint8)
+FROM_PIXELS = {"torso": "small", "features": 8, "widths": ()}
+
+
+@pytest.mark.parametrize(
+    ("agent", "changes"),
+    [("bsp", {"num_members": 2}), ("c51", {"sample_outcomes": True})],
+    ids=["members with priors", "outcomes"],
+)
+def test_a_bonus_is_paid_from_pixels_around_whatever_else_was_asked_for(agent, changes):
+    """It falls where the agent was and stays elsewhere; the members on their torso learn with it."""
+    learner = build(settings(agent, bonus_scale=0.5, batch_size=4, capacity=16, **FROM_PIXELS, **changes), 2)
+    belief = learner.belief
+    assert isinstance(belief, Counts)
+    assert isinstance(belief.base, Outcomes) == ("sample_outcomes" in changes)
+    assert isinstance(ensemble_of(belief), SharedTorso)
+    zero = jnp.zeros(())
+    step = Transition(PICTURES[1], zero.astype(int), zero, PICTURES[2], zero.astype(bool), zero.astype(bool))
+
+    @jax.jit
+    def lived(key):
+        state = learner.init(key, PICTURES[0])
+        state = jax.lax.fori_loop(0, 4, lambda i, state: learner.update_buffer(state, key, step), state)
+        state, _ = learner.learn_from_buffer(state, key)
+        bonus = jax.vmap(lambda picture: belief.bonus(state.belief, picture))(PICTURES)
+        return state.updates, bonus, learner.mean_values(state, key, PICTURES)
+
+    updates, bonus, values = lived(KEY)
+    np.testing.assert_allclose(bonus, [0.5, 0.25, 0.5], rtol=1e-6)
+    assert int(updates) == 1 and np.all(np.isfinite(values))
+
+
+def test_the_mean_of_a_wrapped_ensemble_is_over_its_members_each_once():
+    base = Ensemble(5, Table(4, (3,)), Table(4, (3,)), num_outputs=2)
+    belief = Counts(base, TableCount(4), bonus_scale=0.3)
+    state = init(belief, KEY, jnp.asarray(0))
+    plain = belief_values(base, state, KEY, jnp.arange(4))
+    with_bonus = belief_values(belief, state, KEY, jnp.arange(4))
+    np.testing.assert_allclose(with_bonus, plain + 0.3 / 0.1, rtol=1e-5)
+    with pytest.raises(ValueError, match="all members of the ensemble are the same"):
+        same = Counts(Ensemble(5, Table(4, (), weight_std=0.0), num_outputs=2), TableCount(4))
+        check_members_differ(
+            QLearner(same, EnsembleBuffer(10, 5), batch_size=4), init(same, KEY, jnp.asarray(0)), jnp.arange(4)
+        )
+
+
+def test_what_would_be_dropped_at_building_is_refused():
+    with pytest.raises(ValueError, match="sample_outcomes=True needs a distribution of returns; use head='c51'"):
+        build(settings("bsp", sample_outcomes=True), 2, 4)
+    with pytest.raises(ValueError, match=r"l2=0\.1 does not go with belief='noisy'"):
+        build(settings("noisy", l2=0.1), 2, 4)
+    with pytest.raises(ValueError, match=r"bonus_scale=0\.1 does not go with belief='dropout'"):
+        build(settings("dropout", bonus_scale=0.1), 2, 4)
+    with pytest.raises(ValueError, match="base=ExactBayes keeps what it saw"):
+        Counts(ExactBayes(), TableCount(4))
 
 
 def test_an_ensemble_of_equal_members_or_priors_is_refused():

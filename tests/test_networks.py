@@ -1,3 +1,6 @@
+from collections.abc import Callable
+from typing import NamedTuple
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -55,14 +58,22 @@ def own_pair():
     return (init, lambda params, x: (x @ params["w"])[params["order"]])
 
 
+class Transformed(NamedTuple):
+    """As Haiku and others return their networks."""
+
+    init: Callable
+    apply: Callable
+
+
 @pytest.mark.parametrize(
     "network",
     [
         module(lambda key: eqx.nn.MLP(3, 2, 8, 1, key=key)),
         module(lambda key: eqx.nn.Sequential([eqx.nn.Linear(3, 2, key=key), eqx.nn.Lambda(jnp.tanh)])),
         own_pair(),
+        Transformed(*own_pair()),
     ],
-    ids=["eqx.nn.MLP", "eqx.nn.Sequential", "pair"],
+    ids=["eqx.nn.MLP", "eqx.nn.Sequential", "pair", "named pair"],
 )
 def test_any_equinox_module_and_any_pair_works_as_member_and_as_prior(network):
     network = as_network(network)

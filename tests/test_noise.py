@@ -5,7 +5,7 @@ import pytest
 from priorax.beliefs import Ensemble
 from priorax.fitting import form_data
 from priorax.networks import MLP
-from priorax.noise import NOISES, Gaussian, as_noise
+from priorax.noise import NOISES, Gaussian, as_noise, online
 
 N = 20_000
 
@@ -47,6 +47,18 @@ def test_noise_is_drawn_once_per_example_and_member():
     np.testing.assert_array_equal(a, b)
     assert not np.array_equal(a, c)
     assert len(np.unique(np.asarray(a)[:50], axis=1).T) == 4
+
+
+def test_online_noise_has_independent_weights():
+    """Of examples one at a time: the bootstrap becomes its limit, what was independent stays."""
+    keys = jax.random.split(jax.random.key(0), 5000)
+    alone = jax.vmap(lambda key: online(NOISES["bootstrap"]).weights(key, 1)[0])(keys)
+    np.testing.assert_allclose([np.mean(alone), np.var(alone)], 1.0, atol=0.06)
+    for name in ("none", "poisson", "double_or_nothing", "exponential"):
+        assert online(NOISES[name]) is NOISES[name]
+    assert online(Gaussian(0.3)).scale == 0.3
+    with pytest.raises(ValueError, match="scale has 3 numbers, one per example"):
+        online(Gaussian(np.ones(3)))
 
 
 def test_unknown_noise_and_bad_scales_are_refused():

@@ -4,8 +4,10 @@ import jax
 import numpy as np
 import pytest
 
+from priorax.beliefs import L2
 from priorax.sanity import LEMMAS, Check, run_checks
 from priorax.sanity.bandit import beta_sampler, dropout_sampler, mean_regret
+from priorax.sanity.dropout import EXAMPLES, PENALTY, TOLERANCE, duplicate_ratio
 from priorax.sanity.posterior import Problem, agreement, exact_posterior, member_weights, random_problem
 
 
@@ -42,6 +44,12 @@ def test_a_wrong_noise_or_prior_fails_lemma_3(form):
     for wrong in (Problem(problem.x, problem.y, 2.0, 0.5), Problem(problem.x, problem.y, 1.0, 0.1)):
         theta = member_weights(wrong, form, jax.random.key(0))
         assert min(agreement(theta, mean, cov)) < 1e-6
+
+
+def test_a_regulariser_over_n_fails_lemma_1():
+    """Divided by the number of examples it would not be equation (1), and copies of the data would matter."""
+    over_n = L2(PENALTY * EXAMPLES, to="zero", reading="posterior")
+    assert abs(duplicate_ratio("dropout", p_keep=0.5, l2=over_n) - 1) > TOLERANCE
 
 
 def test_the_bandit_pays_what_it_says():

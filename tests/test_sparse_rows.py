@@ -15,26 +15,27 @@ KEY = jax.random.key(0)
 ADAM = Adam(1e-2)
 
 
-def test_a_table_touched_now_and_then_follows_dense_adam():
+@pytest.mark.parametrize("b1", [0.9, 0.0])
+def test_a_table_touched_now_and_then_follows_dense_adam(b1):
     """400 steps, each touching 3 of 12 rows, some twice: always within half a step of Adam (the drift is of the first
     steps, where the bias correction changes fast), and at the end within 2% of the distance travelled."""
     random = np.random.default_rng(0)
     start = jnp.asarray(random.standard_normal((12, 4)))
-    optimizer = optax.adam(1e-2)
+    adam, optimizer = Adam(1e-2, b1=b1), optax.adam(1e-2, b1=b1)
     dense, opt, rows = start, optimizer.init(start), fresh(start)
 
     @jax.jit
     def step(dense, opt, rows, x, g, t):
         gradient = jnp.zeros_like(dense).at[x].add(g)
         updates, opt = optimizer.update(gradient, opt)
-        rows = write(ADAM, rows, x, read(ADAM, rows, x, t), g, t + 1)
-        return dense + updates, opt, rows, read(ADAM, rows, jnp.arange(12), t + 1)
+        rows = write(adam, rows, x, read(adam, rows, x, t), g, t + 1)
+        return dense + updates, opt, rows, read(adam, rows, jnp.arange(12), t + 1)
 
     for t in range(400):
         x = jnp.asarray(random.integers(0, 12, 3))
         g = jnp.asarray(random.standard_normal((3, 4)) + 0.5)
         dense, opt, rows, seen = step(dense, opt, rows, x, g, jnp.asarray(t))
-        assert float(jnp.abs(seen - dense).max()) < 0.5 * ADAM.learning_rate, t
+        assert float(jnp.abs(seen - dense).max()) < 0.5 * adam.learning_rate, t
     assert float(jnp.abs(seen - dense).max()) < 0.02 * float(jnp.abs(dense - start).max())
 
 
@@ -93,3 +94,8 @@ def test_it_is_refused_where_untouched_rows_have_a_gradient():
     for settings in ({"network": MLP((3,))}, {**table, "l2": L2()}, {**table, "optimizer": optax.sgd(1.0)}):
         with pytest.raises(ValueError, match="sparse_rows='own' needs"):
             Ensemble(**settings, sparse_rows="own")
+
+
+def test_it_is_refused_where_rows_without_gradient_would_move_ever_faster():
+    with pytest.raises(ValueError, match=r"b1=0\.9 does not go with b2=0\.5.*raise b2"):
+        Ensemble(network=Table(3), optimizer=Adam(b2=0.5), sparse_rows="own")

@@ -292,11 +292,12 @@ def module(make: Callable[[PRNGKeyArray], PyTree]) -> Pair:
 
 
 def as_network(network: Any) -> Network:
-    """A network as it is, or a `(init, apply)` pair made into one."""
-    if isinstance(network, Network):
-        return network
+    """A network as it is, or a `(init, apply)` pair made into one; the pair may be a named tuple, as other libraries
+    have it."""
     if isinstance(network, tuple) and len(network) == 2 and all(callable(part) for part in network):
         return Pair(*network)
+    if isinstance(network, Network):
+        return network
     raise TypeError(
         f"network={network!r} is neither a network nor an (init, apply) pair; "
         "pass MLP(...), Table(...), a pair of functions, or module(make) for an Equinox module"

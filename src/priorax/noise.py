@@ -32,6 +32,8 @@ class Resampling:
     """Noise on the weights only; `draw(key, n)` has mean one. Targets stay as they are."""
 
     draw: Callable[[PRNGKeyArray, int], Array]
+    independent: Callable[[PRNGKeyArray, int], Array] | None = None
+    """Where the n weights of `draw` depend on each other: what they come to, apart, as n grows. For `online`."""
 
     def weights(self, key: PRNGKeyArray, n: int) -> Float[Array, " example"]:
         return self.draw(key, n).astype(float)
@@ -92,7 +94,7 @@ def _exponential(key: PRNGKeyArray, n: int) -> Array:
 
 NOISES: dict[str, Noise] = {
     "none": Resampling(_none),
-    "bootstrap": Resampling(_bootstrap),
+    "bootstrap": Resampling(_bootstrap, _poisson),
     "poisson": Resampling(_poisson),
     "double_or_nothing": Resampling(_double_or_nothing),
     "exponential": Resampling(_exponential),
@@ -104,3 +106,28 @@ as the paper's `ensemble_buffer`; Exponential(1), the Bayesian bootstrap."""
 def as_noise(noise: Any) -> Noise:
     """A noise as it is, or by name."""
     return noise if isinstance(noise, Noise) else NOISES[one_of("noise", noise, NOISES)]
+
+
+def online(noise: Noise) -> Noise:
+    """The noise for examples that come one at a time, whose number is not known.
+
+    Efron's bootstrap draws n examples out of n, and one out of one is always that one: its limit, a Poisson(1) weight
+    for each example, takes its place (Oza and Russell 2001). Weights that are drawn apart stay as they are.
+
+    Args:
+        noise: Any data noise.
+
+    Returns:
+        The noise to ask for one example's weight and shift at a time.
+
+    Raises:
+        ValueError: The noise has a scale for each example of a data set that is known beforehand.
+    """
+    if isinstance(noise, Resampling) and noise.independent is not None:
+        return Resampling(noise.independent)
+    if isinstance(noise, Gaussian) and np.ndim(noise.scale) > 0:
+        raise ValueError(
+            f"scale has {np.size(noise.scale)} numbers, one per example, but examples come one at a time; "
+            "pass one number for all"
+        )
+    return noise

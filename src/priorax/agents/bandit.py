@@ -1,18 +1,21 @@
 """Thompson sampling in bandits over any belief: draw a function, play the arm where it is largest, learn what it paid.
 
 A sampler is a triple of pure functions. Rewards are targets as they are, so every belief can learn from them, exact
-Bayes too; data noise is drawn once for each reward, as it comes in (algorithm 4, or lemma 3's Gaussian).
+Bayes too; data noise is drawn once for each reward and stream, as it comes in (algorithm 4, or lemma 3's Gaussian), and
+stays: the bootstrap is the online one, with a Poisson(1) weight for each (`noise.online`).
 """
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from priorax.beliefs import Batch, Ensemble, Method, State
+from priorax.beliefs import Batch, Method, State, ensemble_of
 from priorax.checks import positive_int
+from priorax.noise import online
 
 
 class Sampler(NamedTuple):
@@ -23,6 +26,8 @@ class Sampler(NamedTuple):
     init: Callable[[PRNGKeyArray, Array], PyTree]
     values: Callable[[PyTree, PRNGKeyArray, Array], Float[Array, " arm"]]
     update: Callable[[PyTree, PRNGKeyArray, Array, Int[Array, ""], Float[Array, ""]], PyTree]
+    steps: int | None = None
+    """How many rewards it can learn from; None: any number."""
 
 
 class Seen(NamedTuple):
@@ -39,16 +44,30 @@ class Learner(NamedTuple):
     """What a belief's sampler carries."""
 
     belief: State
-    seen: Seen
+    seen: Seen | None
+    """All rewards, to draw minibatches from; none where observing a reward is learning it."""
     time: Int[Array, ""]
 
 
 def belief_sampler(method: Method, steps: int, batch_size: int = 64, updates: int = 1) -> Sampler:
-    """A belief with one output and its data noise, for so many steps; each is followed by `updates` gradient steps on
-    minibatches of what was seen."""
-    belief, noise = method
+    """Thompson sampling with a belief.
+
+    Args:
+        method: A belief with one output, and its data noise.
+        steps: How many rewards there will be, at most: beliefs that learn by gradient keep them all.
+        batch_size: Rewards per gradient step, drawn from those seen so far.
+        updates: Gradient steps after each reward.
+
+    Returns:
+        The sampler. Its `update` fails where it is told of more rewards than it can keep, compiled or not.
+
+    Raises:
+        ValueError: A number is not positive, or the noise needs to know all examples beforehand.
+    """
+    belief, noise = method.belief, online(method.noise)
     positive_int("steps", steps)
     positive_int("batch_size", batch_size)
+    positive_int("updates", updates)
     streams = belief.num_streams
 
     def perturbed(key: PRNGKeyArray, reward: Array) -> tuple[Array, Array]:
@@ -58,7 +77,8 @@ def belief_sampler(method: Method, steps: int, batch_size: int = 64, updates: in
 
     def see(state: State, key: PRNGKeyArray, x: Array, reward: Array) -> Seen:
         weight, target = jax.vmap(lambda key: perturbed(key, reward))(jax.random.split(key, streams))
-        prior = belief.prior_values(state, x[None]) if isinstance(belief, Ensemble) else None
+        members = ensemble_of(belief)
+        prior = None if members is None else members.prior_values(state, x[None])
         return Seen(x, target, weight, None if prior is None else prior[:, 0])
 
     def batch_of(seen: Seen, count: Array) -> Batch:
@@ -68,6 +88,8 @@ def belief_sampler(method: Method, steps: int, batch_size: int = 64, updates: in
 
     def init(key: PRNGKeyArray, arms: Array) -> Learner:
         state = belief.init(key, arms[0])
+        if not belief.by_gradient:
+            return Learner(state, None, jnp.zeros((), int))
         example = jax.eval_shape(see, state, key, arms[0], jnp.zeros(()))
         seen = jax.tree.map(lambda leaf: jnp.zeros((steps, *leaf.shape), leaf.dtype), example)
         return Learner(state, seen, jnp.zeros((), int))
@@ -79,20 +101,22 @@ def belief_sampler(method: Method, steps: int, batch_size: int = 64, updates: in
     def update(learner: Learner, key: PRNGKeyArray, arms: Array, arm: Array, reward: Array) -> Learner:
         key_noise, key_learn = jax.random.split(key)
         new = see(learner.belief, key_noise, arms[arm], reward)
-        seen = jax.tree.map(lambda all_, one: all_.at[learner.time].set(one), learner.seen, new)
-        time = learner.time + 1
         state = belief.observe(learner.belief, batch_of(jax.tree.map(lambda leaf: leaf[None], new), jnp.ones(())))
-        if belief.by_gradient:
-            for key_update in jax.random.split(key_learn, updates):
-                state = learn(state, seen, time, key_update)
-        return Learner(state, seen, time)
+        if learner.seen is None:
+            return Learner(state, None, learner.time + 1)
+        full = f"this sampler was made for steps={steps} rewards, and this is one more; make it for more steps"
+        time = eqx.error_if(learner.time, learner.time >= steps, full)
+        seen = jax.tree.map(lambda all_, one: all_.at[time].set(one), learner.seen, new)
+        for key_update in jax.random.split(key_learn, updates):
+            state = learn(state, seen, time + 1, key_update)
+        return Learner(state, seen, time + 1)
 
     def learn(state: State, seen: Seen, time: Array, key: PRNGKeyArray) -> State:
         key_rows, key_update = jax.random.split(key)
         rows = jax.random.randint(key_rows, (batch_size,), 0, time)
         return belief.update(state, batch_of(jax.tree.map(lambda leaf: leaf[rows], seen), time), key_update)[0]
 
-    return Sampler(init, values, update)
+    return Sampler(init, values, update, steps if belief.by_gradient else None)
 
 
 def ensemble_sampler(

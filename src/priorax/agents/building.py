@@ -14,14 +14,15 @@ from priorax.agents.named import BELIEFS, HEADS, PLANNERS, PRIORS, TORSOS, Setti
 from priorax.agents.q_learner import QLearner
 from priorax.agents.tabular import PSRL, RLSVI, UCRL, Planner, Tabular
 from priorax.beliefs import (
-    ENSEMBLES,
     L2,
     Adam,
     Belief,
     Counts,
+    Density,
     Dropout,
     Ensemble,
     GaussianCount,
+    HashCount,
     Outcomes,
     RMSProp,
     SharedTorso,
@@ -29,6 +30,7 @@ from priorax.beliefs import (
     TableCount,
     bayes_by_backprop,
     belief_values,
+    ensemble_of,
     noisy,
 )
 from priorax.checks import one_of
@@ -58,6 +60,8 @@ def build(
     one_of("head", settings.head, HEADS)
     one_of("torso", settings.torso, TORSOS)
     one_of("optimizer", settings.optimizer, ("adam", "rmsprop"))
+    if settings.sample_outcomes and settings.head == "scalar":
+        raise ValueError("sample_outcomes=True needs a distribution of returns; use head='c51' or head='qr'")
     if settings.torso != "none" and (num_states is not None or settings.belief != "ensemble"):
         raise ValueError(f"torso={settings.torso!r} is for ensembles that look at pictures; use torso='none' here")
     if (settings.belief == "d4pg") != (bound is not None):
@@ -172,17 +176,27 @@ def _belief(
         sparse_rows=("shared" if settings.shared_batch else "own") if sparse else "no",
         **common,
     )
+    members: Ensemble | SharedTorso = ensemble
     if settings.torso != "none" and settings.shared_torso:
-        return SharedTorso(ensemble, _torso(settings), settings.features, common["optimizer"])
+        members = SharedTorso(ensemble, _torso(settings), settings.features, common["optimizer"])
+    belief: Belief = Outcomes(members) if settings.sample_outcomes else members
     if settings.bonus_scale > 0:
-        density = GaussianCount() if num_states is None else TableCount(num_states)
-        return Counts(ensemble, density, settings.bonus_scale, settings.first_count)
-    return Outcomes(ensemble) if settings.sample_outcomes else ensemble
+        belief = Counts(belief, _density(settings, num_states), settings.bonus_scale, settings.first_count)
+    return belief
+
+
+def _density(settings: Settings, num_states: int | None) -> Density:
+    """What counts visits: of states, of pictures, of other arrays."""
+    if num_states is not None:
+        return TableCount(num_states)
+    return GaussianCount() if settings.torso == "none" else HashCount()
 
 
 def _refuse_for_one_network(settings: Settings) -> None:
     """What an ensemble has and this belief has not."""
     wanted = {"num_members": 1, "prior": "none", "mask_prob": 1.0, "sample_outcomes": False, "bonus_scale": 0.0}
+    if settings.belief != "dropout":
+        wanted["l2"] = 0.0
     for name, value in wanted.items():
         if getattr(settings, name) != value:
             raise ValueError(
@@ -250,8 +264,8 @@ def check_members_differ(agent: QLearner, state: State, obs: Any) -> None:
 
     `obs`: a batch of observations to look at. Every run begins with it.
     """
-    belief = agent.belief
-    if not isinstance(belief, ENSEMBLES) or belief.num_members == 1:
+    belief = ensemble_of(agent.belief)
+    if belief is None or belief.num_members == 1:
         return
     for what, found in zip(("members", "priors"), _functions(belief, state, obs), strict=True):
         if found is not None and bool(jnp.all(found == found[0])):

@@ -87,7 +87,8 @@ class Settings:
     undoes it, and the prior's spread is the same at every size. And beyond 2,500 states (N=50) multiply the learning
     rate by sqrt(2500/states): 50/N; longer chains want smaller steps."""
     l2: float = 0.0
-    """lambda of BSR's pull towards the initial weights; 0: none."""
+    """lambda of BSR's pull towards the initial weights (over the member's own n); of dropout's R = lambda |theta|²
+    beside the mean loss; 0: none."""
     discount: float = 0.99
     """gamma."""
     target_period: int = 1

@@ -25,7 +25,7 @@ from priorax.beliefs.base import (
     plain_batch,
     values_of,
 )
-from priorax.beliefs.counts import Counts, GaussianCount, OneHotCount, TableCount
+from priorax.beliefs.counts import Counts, Density, GaussianCount, HashCount, OneHotCount, TableCount
 from priorax.beliefs.dropout import Dropout
 from priorax.beliefs.ensemble import Ensemble
 from priorax.beliefs.exact import ExactBayes
@@ -45,11 +45,13 @@ __all__ = [
     "Batch",
     "Belief",
     "Counts",
+    "Density",
     "Dropout",
     "Ensemble",
     "ExactBayes",
     "GaussianCount",
     "GaussianWeights",
+    "HashCount",
     "Info",
     "Method",
     "OneHotCount",
@@ -61,6 +63,7 @@ __all__ = [
     "bayes_by_backprop",
     "belief_values",
     "draw_values",
+    "ensemble_of",
     "greedy_backup",
     "method",
     "noisy",
@@ -72,6 +75,15 @@ __all__ = [
 
 ENSEMBLES = (Ensemble, SharedTorso)
 """Beliefs whose draws are K members: all of them can be looked at, and each has its prior."""
+
+
+def ensemble_of(belief: Belief) -> Ensemble | SharedTorso | None:
+    """The members that learn in a belief: itself, or what counts or outcomes are around; None where there are none.
+
+    They share the belief's state: `ensemble_of(belief).prior_values(state, x)`."""
+    while isinstance(belief, Counts | Outcomes):
+        belief = belief.base
+    return belief if isinstance(belief, ENSEMBLES) else None
 
 
 class Method(NamedTuple):
@@ -126,13 +138,20 @@ def spread(
     """How uncertain the belief says it is at a batch of inputs: the standard deviation over draws; for counts, which
     do not draw, the bonus; for an ensemble, over its members, each once."""
     if isinstance(belief, Counts):
-        bonus = jax.vmap(lambda row: belief.bonus(state, row))(x)
-        return jnp.broadcast_to(bonus[:, None], (*bonus.shape, belief.num_outputs))
+        bonus = _bonus(belief, state, x)
+        return jnp.broadcast_to(bonus, (len(bonus), belief.num_outputs))
     return jnp.std(belief_values(belief, state, key, x, num_draws), axis=0)
 
 
+def _bonus(belief: Counts, state: State, x: Any) -> Float[Array, "batch 1"]:
+    return jax.vmap(lambda row: belief.bonus(state, row))(x)[:, None]
+
+
 def belief_values(belief: Belief, state: State, key: PRNGKeyArray, x: Any, num_draws: int = 100) -> Array:
-    """Functions of the belief on a batch of inputs: all members of an ensemble, else `num_draws` draws."""
+    """Functions of the belief on a batch of inputs: all members of an ensemble, else `num_draws` draws. Where it counts
+    they have their bonus."""
+    if isinstance(belief, Counts):
+        return belief_values(belief.base, state, key, x, num_draws) + _bonus(belief, state, x)
     if isinstance(belief, ENSEMBLES):
         return values_of(belief.head, belief.forward(state, key, x, shared=True))
     return draw_values(belief, state, key, x, num_draws)

@@ -56,6 +56,10 @@ class Adam:
 
     def __post_init__(self) -> None:
         positive("learning_rate", self.learning_rate)
+        for name in ("b1", "b2"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be at least 0 and below 1; pass for example 0.9")
+        non_negative("eps", self.eps)
         if self.clip is not None:
             positive("clip", self.clip)
 
@@ -173,25 +177,31 @@ def check_number(check: Callable[[str, object], float], name: str, value: Any) -
         check(name, value)
 
 
+READINGS = ("posterior", "coefficient")
+
+
 class L2(eqx.Module):
     """A pull of the weights towards an anchor: BSR, the first form of lemma 3, and dropout's regulariser.
 
     Two readings of the weight. With `reading="posterior"` it is sigma²/lambda of equation (4), a *sum* over data:
     against a mean over the member's own n examples it becomes weight/n. With `reading="coefficient"` it is the bare
-    factor of |theta - anchor|² beside the mean loss, which may be what appendix B means by "scale lambda = 0.1".
+    factor of |theta - anchor|² beside the mean loss: R of equation (1), an expectation over data, without which lemma 1
+    would not hold; and it may be what appendix B means by "scale lambda = 0.1". Unless told, each belief reads it as
+    its own equation does: an ensemble as posterior, dropout as coefficient.
     """
 
     weight: float | Float[Array, ""] = 0.1
     """sigma²/lambda, or the bare coefficient."""
     to: str = eqx.field(static=True, default="initial")
     """initial: the starting weights, as in the paper's experiments; prior: a separate draw (lemma 3); zero."""
-    reading: str = eqx.field(static=True, default="posterior")
-    """posterior or coefficient, see above."""
+    reading: str | None = eqx.field(static=True, default=None)
+    """posterior or coefficient, see above; None: as the belief's own equation has it."""
 
     def __check_init__(self) -> None:
         check_number(non_negative, "weight", self.weight)
         one_of("to", self.to, ("initial", "prior", "zero"))
-        one_of("reading", self.reading, ("posterior", "coefficient"))
+        if self.reading is not None:
+            one_of("reading", self.reading, READINGS)
 
     def anchor(self, network: Network, key: PRNGKeyArray, x: Any, num_out: int, params: PyTree) -> PyTree:
         """The anchor of one member."""
@@ -201,12 +211,14 @@ class L2(eqx.Module):
             return eqx.filter(network.init(key, x, num_out), eqx.is_inexact_array)
         return params
 
-    def penalty(self, params: PyTree, anchor: PyTree, count: Float[Array, ""]) -> Float[Array, ""]:
-        """What one stream adds to its mean loss."""
+    def penalty(
+        self, params: PyTree, anchor: PyTree, count: Float[Array, ""], reading: str = "posterior"
+    ) -> Float[Array, ""]:
+        """What one stream adds to its mean loss; `reading`: the belief's own, where none was asked for."""
         pairs = zip(jax.tree.leaves(params), jax.tree.leaves(anchor), strict=True)
         distance = sum((jnp.sum((p - a) ** 2) for p, a in pairs), jnp.zeros(()))
-        per_example = self.weight / jnp.maximum(count, 1.0) if self.reading == "posterior" else self.weight
-        return per_example * distance
+        by_count = (self.reading or reading) == "posterior"
+        return (self.weight / jnp.maximum(count, 1.0) if by_count else self.weight) * distance
 
 
 def shape_output(flat: Array, num_outputs: int, size: int) -> Float[Array, "output size"]:

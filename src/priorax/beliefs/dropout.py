@@ -38,7 +38,7 @@ class Dropout(eqx.Module):
     network: MLP | Table = eqx.field(static=True, default=MLP())
     """A perceptron with hidden layers: the masks sit on them."""
     l2: L2 | None = None
-    """The regulariser R of equation (1): `L2(to="zero")` for the usual one."""
+    """The regulariser R of equation (1), beside the mean loss: `L2(to="zero")` for the usual lambda |theta|²."""
     head: Head = eqx.field(static=True, default=Scalar())
     num_outputs: int = eqx.field(static=True, default=1)
     optimizer: Optimizer = eqx.field(static=True, default=Adam())
@@ -89,7 +89,9 @@ class Dropout(eqx.Module):
 
     def losses(self, state: State, batch: Batch, key: PRNGKeyArray) -> Float[Array, " stream"]:
         losses = stream_losses(self.head, self.forward(state, key, batch.x, None, batch.shared), batch)
-        return losses if self.l2 is None else losses + self.l2.penalty(state.params, state.frozen, batch.count[0])
+        if self.l2 is None:
+            return losses
+        return losses + self.l2.penalty(state.params, state.frozen, batch.count[0], reading="coefficient")
 
     def update(self, state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Info]:
         return gradient_step(self, state, batch, key)

@@ -80,6 +80,11 @@ class Ensemble(eqx.Module):
                 f"sparse_rows={self.sparse_rows!r} needs network=Table(...), Adam(...) without clip, and no l2: "
                 "there rows outside a batch have no gradient; leave sparse_rows='no'"
             )
+        if self.is_sparse and isinstance(self.optimizer, Adam) and self.optimizer.b1**2 >= self.optimizer.b2:
+            raise ValueError(
+                f"b1={self.optimizer.b1} does not go with b2={self.optimizer.b2} and sparse_rows={self.sparse_rows!r}: "
+                "rows outside a batch would move ever faster; raise b2 above b1**2, or use sparse_rows='no'"
+            )
 
     @property
     def is_sparse(self) -> bool:

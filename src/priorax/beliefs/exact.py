@@ -13,10 +13,14 @@ from priorax.checks import positive
 from priorax.heads import Head, Scalar
 
 
-class Gram(NamedTuple):
-    """Posterior precision and precision-weighted mean."""
+class Root(NamedTuple):
+    """The posterior by a square root of its precision: precision = factor' factor, factor @ mean = moment.
 
-    precision: Float[Array, "feature feature"]
+    The precision itself squares the features, which float32 does not carry where they are large beside what they differ
+    by: [1, 1000 + u] would have no inverse."""
+
+    factor: Float[Array, "feature feature"]
+    """Upper triangular."""
     moment: Float[Array, "feature output"]
 
 
@@ -48,21 +52,20 @@ class ExactBayes(eqx.Module):
 
     def init(self, key: PRNGKeyArray, x: Any) -> State:
         dim = jax.eval_shape(self.features, x).size
-        precision = jnp.eye(dim) / self.prior_variance
-        moment = jnp.full((dim, self.num_outputs), self.prior_mean / self.prior_variance, dtype=float)
-        return State((), aux=Gram(precision, moment))
+        scale = 1 / jnp.sqrt(jnp.asarray(self.prior_variance, float))
+        moment = jnp.full((dim, self.num_outputs), self.prior_mean * scale)
+        return State((), aux=Root(scale * jnp.eye(dim), moment))
 
     def posterior(self, state: State) -> tuple[Float[Array, "feature output"], Float[Array, "feature feature"]]:
         """Mean and covariance of theta given the data: equation (3)."""
-        cov = jnp.linalg.inv(state.aux.precision)
-        return cov @ state.aux.moment, cov
+        root: Root = state.aux
+        inverse = _solve(root.factor, jnp.eye(root.factor.shape[0]))
+        return _solve(root.factor, root.moment), inverse @ inverse.T
 
     def draw(self, state: State, key: PRNGKeyArray) -> Float[Array, "feature output"]:
         """theta, a sample of the posterior."""
-        factor = jnp.linalg.cholesky(state.aux.precision)
-        mean = jax.scipy.linalg.cho_solve((factor, True), state.aux.moment)
-        noise = jax.random.normal(key, state.aux.moment.shape)
-        return mean + jax.scipy.linalg.solve_triangular(factor.T, noise, lower=False)
+        root: Root = state.aux
+        return _solve(root.factor, root.moment + jax.random.normal(key, root.moment.shape))
 
     def value(self, state: State, index: Float[Array, "feature output"], x: Any) -> Float[Array, " output"]:
         return self.features(x) @ index
@@ -78,10 +81,17 @@ class ExactBayes(eqx.Module):
         """Condition on a batch, in closed form."""
         rows = batch.x if batch.shared else jax.tree.map(lambda leaf: leaf[0], batch.x)
         phi = jax.vmap(self.features)(rows)
-        weighted = phi * batch.weight[0][:, None] / self.noise_std**2
-        gram = Gram(state.aux.precision + weighted.T @ phi, state.aux.moment + weighted.T @ batch.target[0])
-        return state._replace(aux=gram)
+        dim = phi.shape[1]
+        weight = jnp.sqrt(batch.weight[0])[:, None] / self.noise_std
+        before = jnp.concatenate([state.aux.factor, state.aux.moment], axis=1)
+        new = weight * jnp.concatenate([phi, batch.target[0]], axis=1)
+        both = jnp.linalg.qr(jnp.concatenate([before, new]), mode="r")[:dim]
+        return state._replace(aux=Root(both[:, :dim], both[:, dim:]))
 
     def update(self, state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Info]:
         """Nothing is left to learn by gradient."""
         return state, Info(jnp.zeros(1))
+
+
+def _solve(factor: Float[Array, "feature feature"], right: Float[Array, "feature column"]) -> Array:
+    return jax.scipy.linalg.solve_triangular(factor, right, lower=False)

@@ -1,7 +1,8 @@
 """A Gaussian on every weight: NoisyNet (Fortunato et al. 2018) and Bayes by Backprop (Blundell et al. 2015).
 
 Two settings of one belief: NoisyNet learns mean and spread by the loss alone; Bayes by Backprop adds the KL
-divergence to a Gaussian prior. A training step uses one noise sample per batch, targets another one.
+divergence to a Gaussian prior. Where they start is a setting too; NoisyNet's is its authors'. A
+training step uses one noise sample per batch, targets another one.
 """
 
 import itertools
@@ -46,6 +47,10 @@ class GaussianWeights(eqx.Module):
     independent); independent: one normal number per weight."""
     initial_std: float | Float[Array, ""] = 0.5
     """The start: for factorised noise divided by sqrt(fan_in), as the authors have it."""
+    means: str = eqx.field(static=True, default="network")
+    """How means start. network: as the network draws its weights (Glorot's uniform, for MLP and Table); fan_in: weights
+    and biases of the layers of MLP and Table uniform in ±1/sqrt(fan_in) for factorised noise, ±sqrt(3/fan_in) for
+    independent, as NoisyNet's authors have it (other weights as the network draws them)."""
     kl_weight: float | Float[Array, ""] | None = None
     """None: no prior (NoisyNet). Else the factor of KL(q || N(0, prior_std²))/n beside the mean loss: for squared
     error with noise of variance s², 2 s² is Bayes' own choice; for a log likelihood, 1."""
@@ -57,6 +62,13 @@ class GaussianWeights(eqx.Module):
 
     def __check_init__(self) -> None:
         one_of("noise", self.noise, ("factorised", "independent"))
+        one_of("means", self.means, ("network", "fan_in"))
+        own = [name for name in ("weight_std", "bias_scale") if getattr(self.network, name, None)]
+        if self.means == "fan_in" and own:
+            raise ValueError(
+                f"{own[0]}={getattr(self.network, own[0])} of the network says how weights start, and so does "
+                "means='fan_in'; use means='network', or leave it out"
+            )
         check_number(positive, "initial_std", self.initial_std)
         check_number(positive, "prior_std", self.prior_std)
         if self.kl_weight is not None:
@@ -75,8 +87,27 @@ class GaussianWeights(eqx.Module):
         mean = self.network.init(key, x, num_out)
         check_output("network", self.network, mean, x, num_out)
         mean, buffers = eqx.partition(mean, eqx.is_inexact_array)
+        if self.means == "fan_in":
+            mean = self._by_fan_in(jax.random.fold_in(key, 1), mean)
         params = Posterior(mean, _by_layer(self._initial_spread, mean))
         return State(params, buffers, self.optimizer.init(params))
+
+    def _by_fan_in(self, key: PRNGKeyArray, mean: PyTree) -> PyTree:
+        """Its layers drawn anew."""
+        layers = [layer for layer in jax.tree.leaves(mean, is_leaf=_is_layer) if _is_layer(layer)]
+        sizes = [sum(leaf.size for leaf in jax.tree.leaves(layer)) for layer in layers]
+        uniform = jax.random.uniform(key, (sum(sizes),), minval=-1.0, maxval=1.0)
+        parts = iter(jnp.split(uniform, list(itertools.accumulate(sizes))[:-1]))
+        square = 1 if self.noise == "factorised" else 3
+
+        def draw(layer: PyTree) -> PyTree:
+            if not _is_layer(layer):
+                return layer
+            limit = (square / layer.weight.shape[0]) ** 0.5
+            weight, bias = jnp.split(limit * next(parts), [layer.weight.size])
+            return Layer(weight.reshape(layer.weight.shape), None if layer.bias is None else bias)
+
+        return _by_layer(draw, mean)
 
     def _initial_spread(self, layer: PyTree) -> PyTree:
         fan_in = layer.weight.shape[0] if isinstance(layer, Layer) and self.noise == "factorised" else 1
@@ -146,11 +177,23 @@ class GaussianWeights(eqx.Module):
         return gradient_step(self, state, batch, key)
 
 
-def noisy(noise: str = "factorised", initial_std: float | None = None, **settings: Any) -> GaussianWeights:
-    """NoisyNet: `noise` factorised (start 0.5/sqrt(fan_in)) or independent (start 0.017)."""
+def noisy(
+    noise: str = "factorised", initial_std: float | None = None, means: str = "fan_in", **settings: Any
+) -> GaussianWeights:
+    """NoisyNet as its authors start it (Fortunato et al. 2018, section 3.2).
+
+    Args:
+        noise: factorised or independent.
+        initial_std: The noise at the start; None: 0.5, over sqrt(fan_in), for factorised noise, 0.017 for independent.
+        means: fan_in, uniform in ±1/sqrt(fan_in) (independent: ±sqrt(3/fan_in)); network: as the network draws them.
+        **settings: Of `GaussianWeights`.
+
+    Returns:
+        The belief.
+    """
     if initial_std is None:
         initial_std = 0.5 if noise == "factorised" else 0.017
-    return GaussianWeights(noise=noise, initial_std=initial_std, **settings)
+    return GaussianWeights(noise=noise, initial_std=initial_std, means=means, **settings)
 
 
 def bayes_by_backprop(kl_weight: float = 1.0, initial_std: float = 0.05, **settings: Any) -> GaussianWeights:

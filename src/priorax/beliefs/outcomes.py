@@ -10,12 +10,13 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from priorax.beliefs.base import Batch, State, Wrapper
 from priorax.beliefs.ensemble import Ensemble
+from priorax.beliefs.shared_torso import SharedTorso
 
 
 class Outcomes(Wrapper):
     """Thompson sampling over outcomes: a draw is a quantile level for each output, apart from each other."""
 
-    base: Ensemble
+    base: Ensemble | SharedTorso
     """Whose head is read."""
 
     def init(self, key: PRNGKeyArray, x: Any) -> State:

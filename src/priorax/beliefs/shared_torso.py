@@ -66,9 +66,12 @@ class SharedTorso(Wrapper):
         return self.base.draw(self._members(state), key)
 
     def value(self, state: State, index: Int[Array, ""], x: Any) -> Float[Array, " output"]:
+        return values_of(self.head, self.member_output(state, index, x))
+
+    def member_output(self, state: State, index: Int[Array, ""], x: Any) -> Float[Array, "output size"]:
+        """The member of that number at ONE input."""
         batch = jax.tree.map(lambda leaf: leaf[None], x)
-        out = self.forward(state, jax.random.key(0), batch, shared=True)  # members cost little beside the torso
-        return values_of(self.head, out[index, 0])
+        return self.forward(state, jax.random.key(0), batch, shared=True)[index, 0]  # members cost little beside it
 
     def forward(
         self, state: State, key: PRNGKeyArray, x: Any, prior: Array | None = None, shared: bool = False

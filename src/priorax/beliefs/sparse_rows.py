@@ -7,7 +7,8 @@ c = b1/sqrt(b2), j steps without gradient move a weight by
     -lr * m / (sqrt(v) + eps) * c (1 - c^j)/(1 - c) * sqrt(1 - b2^t)/(1 - b1^t)
 
 and decay m by b1^j and v by b2^j. The bias correction drifts within the skipped steps; it is taken at their mean time
-under the weights c^i, which is dense Adam to first order (tests state the tolerance). A row's weights, moments and last
+under the weights c^i, which is dense Adam to first order (tests state the tolerance). It needs c < 1: else moves would
+grow with each step without gradient. A row's weights, moments and last
 step lie side by side: one gather, one scatter. Only where untouched rows have no gradient: not under an l2 pull.
 
 A row that occurs twice in a batch sums its gradients: each occurrence writes its place in the batch into the row's cell
@@ -123,4 +124,4 @@ def _correction(adam: Adam, t: Array) -> Array:
 
 def _power(base: float, exponent: Array) -> Array:
     """base^exponent; `exp` is vectorised on a CPU where `pow` is not."""
-    return jnp.exp(exponent * math.log(base))
+    return (exponent == 0).astype(float) if base == 0 else jnp.exp(exponent * math.log(base))

@@ -24,6 +24,10 @@ def cumulative_regret(
 def compiled_regret(bandit: Bandit, sampler: Sampler, steps: int) -> Callable[[PRNGKeyArray], Array]:
     """A function of the seeds' keys, compiled at its first call."""
     positive_int("steps", steps)
+    if sampler.steps is not None and steps > sampler.steps:
+        raise ValueError(
+            f"steps={steps} exceeds the steps={sampler.steps} that the sampler can learn from; make it for more steps"
+        )
     env: Any = bandit
 
     def run(key: PRNGKeyArray) -> Array:
