@@ -27,6 +27,32 @@ def test_version_and_help_answer_at_once(capsys):
     assert "reproduce" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("command", ["train", "apex", "watch", "scale", "bsuite", "fit"])
+def test_help_says_each_default_once(command, capsys):
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    out = capsys.readouterr().out
+    assert "None" not in out and "(default: )" not in out
+    assert main(["--version"]) == 0
+
+
+def test_an_error_stands_without_the_bar_that_it_ended(tmp_path):
+    command = [*COMMAND, "train", "--env", "gymnasium:Pendulum-v1", "--out", str(tmp_path / "run")]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 2
+    assert result.stdout == "" and result.stderr.startswith("error: ")
+
+
+@pytest.mark.parametrize(
+    "words", [["train"], ["train", "--env", "gymnasium:CartPole-v1"], ["scale", "--env", "deep_sea"]]
+)
+def test_a_seed_below_zero_is_refused(words, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main([*words, "--seed", "-1"]) == 2
+    assert "seed=-1 must be a whole number of at least 0" in capsys.readouterr().err.replace("\n", " ")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_help_does_not_wait_for_jax():
     script = "import sys, priorax.cli; assert 'jax' not in sys.modules and 'sklearn' not in sys.modules"
     subprocess.run([sys.executable, "-c", script], check=True)
@@ -127,6 +153,13 @@ def test_a_run_in_gymnasium_is_evaluated_on_the_way_inspected_and_made_longer(ca
 def test_a_compiled_run_can_be_as_long_as_so_many_steps(capsys, tmp_path):
     assert main(["train", "--size", "4", "--steps", "50", "--json", "--out", str(tmp_path)]) == 0
     assert json.loads(capsys.readouterr().out)["env_steps"] == 52  # the episode that passes 50 is played to its end
+
+
+def test_names_between_commas_may_have_spaces(capsys, tmp_path):
+    words = ["compare", "--agents", "rlsvi, psrl", "--sizes", "3, 4", "--seeds", "1", "--episodes", "2"]
+    assert main([*words, "--out", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "rlsvi" in out and "psrl" in out
 
 
 def test_a_scale_is_proposed(capsys):

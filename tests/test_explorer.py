@@ -181,6 +181,8 @@ def test_objects_functions_and_vectors_are_learned_in_with_their_own_numbering(e
         Explorer.load(tmp_path)
     again = Explorer.load(tmp_path, Corridor)
     assert again.steps == agent.steps
+    name = "SyncVectorEnv" if isinstance(env, gymnasium.vector.VectorEnv) else "Corridor"
+    assert agent.asked["env"] == f"object:{name}"
     with pytest.raises(ValueError, match="env has 3 lanes"):
         Explorer.load(tmp_path, gymnasium.vector.SyncVectorEnv([Corridor] * 3))
     assert [again.predict(cell) for cell in (1, 2, 3, 4)] == [4] * 4
@@ -234,12 +236,25 @@ def test_what_cannot_be_seen_or_done_is_refused():
         Explorer(lambda: Parts(SPACES.Sequence(SPACES.Discrete(3))), **FEW)
     with pytest.raises(ValueError, match="must have a Discrete one"):
         Explorer("gymnasium:Pendulum-v1", **FEW)
+    for name in ("CartPole-v1", "cartpole"):
+        with pytest.raises(ValueError, match="pass env='gymnasium:CartPole-v1'"):
+            Explorer(name, **FEW)
     with pytest.raises(ValueError, match="is no environment that is known here"):
         Explorer(7, **FEW)
     with pytest.raises(ValueError, match="function that gives 7"):
         Explorer(lambda: 7, **FEW)
     with pytest.raises(ValueError, match="total_steps=0"):
         Explorer(CARTPOLE, **FEW).rounds(0)
+
+
+def test_continuous_actions_are_learned_in_as_the_message_says():
+    wrappers, pushes = gymnasium.wrappers, [np.array([u], np.float32) for u in (-2.0, 0.0, 2.0)]
+    with pytest.raises(ValueError, match=r"Box.*gymnasium.wrappers.TransformAction.*d4pg"):
+        Explorer("gymnasium:Pendulum-v1", **FEW)
+    with pytest.raises(ValueError, match="use the agent d4pg"):
+        Explorer("gymnax:Pendulum-v1", **FEW)
+    made = lambda: wrappers.TransformAction(gymnasium.make("Pendulum-v1"), lambda i: pushes[i], SPACES.Discrete(3))  # noqa: E731
+    assert Explorer(made, **FEW).learn(20).predict(np.zeros(3)) in (0, 1, 2)
 
 
 def test_gymnax_by_name_runs_on_the_host_and_in_the_compiled_loop():

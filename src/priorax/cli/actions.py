@@ -66,9 +66,9 @@ def _compare(command: Compare) -> int:
 
     with share_bar("compare") as report:
         result = compare(
-            command.agents.split(","),
+            _names(command.agents),
             command.env,
-            [_whole(word) for word in command.sizes.split(",")],
+            [_whole(word) for word in _names(command.sizes)],
             command.seeds,
             command.episodes,
             command.preset,
@@ -79,8 +79,13 @@ def _compare(command: Compare) -> int:
     return _show(f"episodes to learn {command.env}, median of {command.seeds} seeds", result)
 
 
+def _names(words: str) -> list[str]:
+    """Those between commas, with or without spaces."""
+    return [word.strip() for word in words.split(",") if word.strip()]
+
+
 def _whole(word: str) -> int:
-    if not word.strip().isdigit():
+    if not word.isdigit():
         raise ValueError(f"sizes={word!r} must be whole numbers with commas; pass for example 5,10,15")
     return int(word)
 
@@ -94,10 +99,12 @@ def _show(title: str, result: Any) -> int:
 
 def _scale(command: Scale) -> int:
     from priorax.agents import settings
+    from priorax.checks import checked_seed
     from priorax.envs.worlds import lives_on_host, make_world
     from priorax.loops.scaling import propose, without_auto
     from priorax.loops.training import parse_changes, preset_for
 
+    checked_seed(command.seed)
     preset = command.preset or preset_for(command.env)
     chosen = settings(command.agent, preset, **without_auto(parse_changes(command.set)))
     lanes = chosen.lanes if lives_on_host(command.env) else 4
@@ -166,7 +173,7 @@ def _explore(command: Watch) -> int:
     from priorax.loops.viewing import record_deep_sea
     from priorax.report.viewer import write_viewer
 
-    agents = command.agent.split(",")
+    agents = _names(command.agent)
     if command.mujoco or len(agents) > 2:
         raise ValueError(
             "--mujoco needs the folder of a run; pass one"

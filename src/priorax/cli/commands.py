@@ -1,8 +1,10 @@
 """What can be asked for on the command line: a dataclass for each command."""
 
-from dataclasses import dataclass, field
+import typing
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Literal
+from types import UnionType
+from typing import Annotated, Any, Literal
 
 import tyro
 
@@ -315,6 +317,28 @@ class Predict:
 class Doctor:
     """What is installed, what it runs on, and what is amiss; exit code 1 if something is."""
 
+
+def _without_nothing(command: type) -> None:
+    """Where a value may be left out, let help show the values it takes, and no default of None: its words say what
+    happens then."""
+    for each in fields(command):
+        if each.default is not None and each.default != ():
+            continue
+        kind, metavar, marks = command.__annotations__[each.name], None, list[Any]()
+        if typing.get_origin(kind) is Annotated:
+            kind, *marks = typing.get_args(kind)
+        if isinstance(kind, UnionType) or typing.get_origin(kind) is typing.Union:
+            (kind,) = (part for part in typing.get_args(kind) if part is not type(None))
+            choices = typing.get_args(kind) if typing.get_origin(kind) is Literal else ()
+            metavar = f"{{{','.join(choices)}}}" if choices else KINDS[kind]
+            kind = kind | None
+        hint = tyro.conf.arg(metavar=metavar, help_behavior_hint="")
+        command.__annotations__[each.name] = Annotated[(kind, hint, *marks)]
+
+
+KINDS: dict[Any, str] = {int: "INT", float: "FLOAT", str: "STR", Path: "PATH"}
+for _command in (Train, Apex, Scale, Bsuite, Watch, Fit):
+    _without_nothing(_command)
 
 Command = (
     Annotated[Check, tyro.conf.subcommand("check")]

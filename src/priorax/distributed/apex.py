@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from priorax.agents import Settings, settings
-from priorax.checks import non_negative, positive_int
+from priorax.checks import checked_seed, non_negative, positive_int
 from priorax.distributed.cluster import import_ray, session
 from priorax.distributed.driver import Crew, Driver, Ended, least_in_shard
 from priorax.distributed.rollout import RolloutPlan
-from priorax.envs.vector import checked_seed
 from priorax.envs.worlds import make_world
 from priorax.loops.host import Learner, buffer_plan, build_for
 from priorax.loops.host_files import (

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from priorax.checks import one_of, positive_int
+from priorax.checks import checked_seed, one_of, positive_int
 from priorax.envs.bounds import scale_of_bounds
 from priorax.envs.bsuite_cartpole import BsuiteCartpole
-from priorax.envs.vector import NOT_RESET, Turn, channels_first, checked_actions, checked_seed, first_seed
+from priorax.envs.vector import NOT_RESET, Turn, channels_first, checked_actions, first_seed
 
 ONE_HOT = ("deep_sea", "deep_sea_stochastic")
 """bsuite's experiments whose picture has a single one in it."""

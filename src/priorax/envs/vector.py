@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float32, PRNGKeyArray, PyTree
 
-from priorax.checks import positive_int
+from priorax.checks import checked_seed, positive_int
 from priorax.envs.bounds import scale_of_bounds
 
 
@@ -81,7 +81,11 @@ class CompiledWorld:
         from priorax.envs import action_bound, input_scale, num_states  # late: the package offers this class
 
         if action_bound(env) is not None:
-            raise ValueError(f"env={env!r} has continuous actions, and here they are finitely many; choose another one")
+            raise ValueError(
+                f"env={env!r} has continuous actions, and on the host agents choose among finitely many; "
+                "use the agent d4pg in the compiled loop (priorax.train('d4pg', ...)), or an environment whose actions "
+                "are finitely many"
+            )
         self.env = env
         self.num_envs = positive_int("num_envs", num_envs)
         self.num_actions = int(env.num_actions)
@@ -166,7 +170,10 @@ class GymnasiumWorld:
         acts, sees = env.single_action_space, env.single_observation_space
         if not isinstance(acts, spaces.Discrete):
             raise ValueError(
-                f"env has the action space {acts}, and must have a Discrete one; choose another environment"
+                f"env has the action space {acts}, and must have a Discrete one; choose a few of its actions and wrap "
+                "it: gymnasium.wrappers.TransformAction(env, lambda i: ACTIONS[i], "
+                "gymnasium.spaces.Discrete(len(ACTIONS))). The agent for continuous actions, d4pg, runs in compiled "
+                "environments only, such as gymnax:Pendulum-v1"
             )
         self._parts: Any = None
         """The space of what is seen, where it is in parts."""
@@ -264,13 +271,6 @@ def checked_actions(actions: np.ndarray, num_envs: int, num_actions: int) -> np.
     if found.min() < 0 or found.max() >= num_actions:
         raise ValueError(f"actions={found} must be at least 0 and below {num_actions}; pass indices of actions")
     return found.astype(np.int64)
-
-
-def checked_seed(seed: object) -> int:
-    """A whole number of 32 bits, or a ValueError that says so."""
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**32:
-        raise ValueError(f"seed={seed!r} must be a whole number of at least 0 and below 2**32; pass for example seed=0")
-    return int(seed)
 
 
 def first_seed(seed: int) -> int:

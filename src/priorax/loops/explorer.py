@@ -18,7 +18,7 @@ import numpy as np
 
 from priorax.agents import settings
 from priorax.agents.deploying import DEPLOY, Values, best, values
-from priorax.checks import one_of, positive_int
+from priorax.checks import checked_seed, one_of, positive_int
 from priorax.envs.given import World, as_world
 from priorax.envs.vector import VectorWorld
 from priorax.loops.cells import Cells
@@ -75,7 +75,8 @@ class Explorer:
         prior_scale="auto" has a scale proposed. Everything random follows from `seed`, but for what an environment
         object draws by itself.
         """
-        name = env if isinstance(env, str) else f"object:{type(env).__name__}"
+        checked_seed(seed)
+        name = env if isinstance(env, str) else f"object:{getattr(env, '__name__', type(env).__name__)}"
         self.make = lambda lanes, hold=1: as_world(env, lanes, size=size, game=game, seed=seed, hold=hold)
         if preset is None and isinstance(env, str):
             preset = preset_for(env)

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from priorax.agents import QLearner, Settings, build, check_members_differ, settings
-from priorax.checks import one_of, positive_int
+from priorax.checks import checked_seed, one_of, positive_int
 from priorax.envs import GYMNAX, Environment, Held, action_bound, input_scale, make_environment, num_states
 from priorax.envs.given import as_world, shows_pictures
 from priorax.envs.vector import VectorWorld
@@ -144,6 +144,7 @@ def train(
     for what, count in (("episodes", episodes), ("steps", steps)):
         if count is not None:
             positive_int(what, count)
+    checked_seed(seed)
     name = env if isinstance(env, str) else type(env).__name__
     preset = preset or preset_for(name)
     changes = changes or {}

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray, PyTree
 
 from priorax.agents import Agent, settings
+from priorax.checks import checked_seed
 from priorax.envs import Environment, Held
 from priorax.envs.cartpole import CartpoleSwingup
 from priorax.loops.checkpoints import Checkpoints
@@ -52,7 +53,7 @@ def load(path: Path) -> Learned:
 
 def record(learned: Learned, seed: int = 0) -> Recording:
     """One episode in the compiled environment, from the start that the seed draws."""
-    key = jax.random.key(seed)
+    key = jax.random.key(checked_seed(seed))
     limit = getattr(learned.env, "horizon", 1000)
     states, rewards, ended = jax.tree.map(np.asarray, _roll(learned, key, limit))
     length = int(np.argmax(ended)) + 1 if ended.any() else limit

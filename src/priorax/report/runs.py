@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from priorax.agents import Settings, settings
-from priorax.envs import ENVIRONMENTS, GYMNAX, make_environment
-from priorax.envs.worlds import BSUITE, GYMNASIUM, lives_on_host
+from priorax.envs import BSUITE, ENVIRONMENTS, GYMNASIUM, GYMNAX, make_environment
+from priorax.envs.worlds import lives_on_host
 from priorax.loops.run_folder import as_json
 from priorax.loops.training import parse_changes
 from priorax.storage import BadFile
