@@ -194,13 +194,28 @@ def _explore(command: Watch) -> int:
 
 def _episode(command: Watch, run: Path) -> int:
     """An episode of what a run has learned."""
-    from priorax.loops.watching import load, record, record_in_mujoco
+    from priorax.envs import GYMNASIUM
+    from priorax.envs.worlds import lives_on_host
+    from priorax.loops.run_folder import read_config
+    from priorax.loops.watching import load, record, record_in_gymnasium, record_in_mujoco
     from priorax.report.episodes import array_frames, cartpole_frames, draws, write_gif
 
+    env = str(read_config(run).get("env"))
+    if env.startswith(GYMNASIUM) and not command.mujoco:
+        film = record_in_gymnasium(run, command.seed)
+        out = command.out or run / "episode.gif"
+        write_gif(out, array_frames(film.pictures), film.milliseconds)
+        say(f"return {film.total:.1f}; wrote {out}")
+        return 0
+    if lives_on_host(env) or env.startswith("object:"):
+        raise ValueError(
+            f"there is no picture of {env}; watch a run on cartpole_swingup or in Gymnasium, or play what was learned "
+            f"yourself: priorax.load({str(run)!r}).predict(obs)"
+        )
     learned = load(run)
     if not draws(learned.env):
         name = type(learned.env).__name__
-        raise ValueError(f"there is no picture of a {name} yet; watch a run on cartpole_swingup")
+        raise ValueError(f"there is no picture of a {name} yet; watch a run on cartpole_swingup or in Gymnasium")
     out = command.out or run / "episode.gif"
     if command.mujoco:
         pictures, total = record_in_mujoco(learned, command.seed)

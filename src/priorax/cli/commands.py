@@ -92,7 +92,7 @@ class Train:
     set: tuple[str, ...] = ()
     """Changes to the preset, as in --set prior_scale=3 num_members=10; prior_scale=auto has one proposed."""
     evaluate_every: int | None = None
-    """Where there are lanes: so many actions apart, try what would be deployed, in episodes of its own."""
+    """So many actions apart, try what would be deployed, in episodes of its own (default: never)."""
     evaluation_episodes: int | None = None
     """How many each time (default 10)."""
     deploy: Literal["mean", "vote", "member"] | None = None
@@ -224,7 +224,8 @@ class Completion:
 
 @dataclass(frozen=True)
 class Watch:
-    """See an agent: how it explores a DeepSea, as a page with a player; or what a run on a cartpole has learned, a GIF.
+    """See an agent: how it explores a DeepSea, as a page with a player; or an episode of what a run has learned, as a
+    GIF (of a cartpole of ours, or of an environment of Gymnasium that draws itself).
 
     priorax watch --agent bsp,eps_greedy --size 20 --out exploration.html
 
@@ -232,7 +233,7 @@ class Watch:
     """
 
     run: Annotated[Path | None, tyro.conf.Positional] = None
-    """The folder of a run on a cartpole; without it, agents are trained in --env and their exploration is shown."""
+    """The folder of a run; without it, agents are trained in --env and their exploration is shown."""
     agent: str = "bsp,eps_greedy"
     """Without a run: one agent, or two side by side."""
     env: Literal["deep_sea"] = "deep_sea"

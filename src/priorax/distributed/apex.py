@@ -15,6 +15,7 @@ from priorax.checks import checked_seed, non_negative, positive_int
 from priorax.distributed.cluster import import_ray, session
 from priorax.distributed.driver import Crew, Driver, Ended, least_in_shard
 from priorax.distributed.rollout import RolloutPlan
+from priorax.envs.seeing import interface_of
 from priorax.envs.worlds import make_world
 from priorax.loops.host import Learner, buffer_plan, build_for
 from priorax.loops.host_files import (
@@ -124,7 +125,8 @@ def run_apex(
         stack.enter_context(session(address, actors + shards))  # may refuse: before an old run is overwritten
         folder = None
         if out is not None:
-            config = describe_run({"loop": "host", **asked}, chosen)
+            shown = {"interface": interface_of(world).as_json()}
+            config = describe_run({"loop": "host", **asked, **shown}, chosen)
             columns = HostEpisode._fields
             files = RunFolder(Path(out), HostCheckpoints, config, {"steps": steps}, resume, overwrite, columns)
             folder = stack.enter_context(contextlib.closing(files))

@@ -131,8 +131,9 @@ class RunFolder:
     def _write_events(self, new: Sequence[Any]) -> None:
         if self.events is None:  # events are made from rows: after a resume, from the beginning
             folder = self.path / "tensorboard"
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir()
+            folder.mkdir(exist_ok=True)
+            for old in folder.glob("events*"):  # evaluations have their own, in a folder of it
+                old.unlink()
             # not SummaryWriter: its thread dies of a full disk, and its queue then waits for ever
             self.events = EventsWriter(str(folder / "events"))
         for row in new:

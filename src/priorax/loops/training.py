@@ -15,12 +15,15 @@ from jaxtyping import Array, PRNGKeyArray
 from priorax.agents import QLearner, Settings, build, check_members_differ, settings
 from priorax.checks import checked_seed, one_of, positive_int
 from priorax.envs import GYMNAX, Environment, Held, action_bound, input_scale, make_environment, num_states
-from priorax.envs.given import as_world, shows_pictures
+from priorax.envs.given import World, as_world, shows_pictures
+from priorax.envs.seeing import interface_of_environment
 from priorax.envs.vector import VectorWorld
 from priorax.envs.worlds import BSUITE, GYMNASIUM, lives_on_host, make_world
 from priorax.loops.checkpoints import Checkpoints
 from priorax.loops.compiled import Episode, Live, Loop, chunks, episodes_to_learn, episodes_to_solve, start
 from priorax.loops.doubt import LEAST_UPDATES, ROWS, Adviser, better, measure
+from priorax.loops.evaluating import Evaluations, Evaluator
+from priorax.loops.policy import Policy
 from priorax.loops.run_folder import RunFolder, describe_run, read_config
 from priorax.loops.scaling import with_proposal, without_auto
 from priorax.storage import BadFile
@@ -76,6 +79,8 @@ class Progress(NamedTuple):
     steps_per_second: float
     learned: int | None
     step: int
+    evaluation: float | None = None
+    """The mean of the last evaluation."""
 
 
 class Result(NamedTuple):
@@ -101,10 +106,14 @@ class Result(NamedTuple):
     history: list[Episode]
     probes: list[dict[str, float]]
     """What a probe found, each with the episodes finished by then."""
+    evaluation: float | None = None
+    """The mean of the last evaluation."""
+    policy: Policy | None = None
+    """What was learned: it has `predict(obs)` and `values(obs)`."""
 
     def summary(self) -> dict[str, Any]:
-        """All but the history and the probes, for JSON."""
-        return {name: value for name, value in self._asdict().items() if name not in ("history", "probes")}
+        """All but the history, the probes and the policy, for JSON."""
+        return {name: value for name, value in self._asdict().items() if name not in ("history", "probes", "policy")}
 
 
 Probe = Callable[[Loop, Live], dict[str, float]]
@@ -113,8 +122,9 @@ Probe = Callable[[Loop, Live], dict[str, float]]
 
 def train(
     agent: str = "bsp",
-    env: str | Environment = "deep_sea",
+    env: World = "deep_sea",
     *,
+    game: str | None = None,
     size: int = 10,
     seed: int = 0,
     episodes: int | None = None,
@@ -128,17 +138,73 @@ def train(
     learned_below: float = 0.9,
     learned_after: int = 1,
     checkpoint_seconds: float = 60.0,
-    report: Callable[[Progress], None] = lambda progress: None,
+    evaluate_every: int | None = None,
+    evaluation_episodes: int = 10,
+    deploy: str = "mean",
+    report: Callable[[Any], None] = lambda progress: None,
     announce: Callable[[str], None] | None = None,
     probe: Probe | None = None,
-) -> Result:
-    """Train an agent by name in an environment by name (or your own, in gymnax's shape). Ctrl-C leaves a checkpoint.
+) -> Any:
+    """Train an agent. Ctrl-C leaves a checkpoint.
 
-    For so many `episodes`, or up to the episode that passes so many `steps`. `changes` to the preset's hyperparameters
-    (`agents.Settings`; no preset: the environment's own), `out` a folder for rows and checkpoints. It counts as learned
-    when average regret falls below `learned_below`, from episode `learned_after` on. `probe` looks at the run between
-    chunks of steps; `announce` hears advice on the prior's scale.
+    Args:
+        agent: Its name.
+        env: The environment: a name; one of your own in gymnax's shape, which is compiled; or whatever `Explorer`
+            takes, such as an environment of Gymnasium, which runs on the host.
+        game: Of `env="atari"`.
+        size: Of environments that have one.
+        seed: Everything random follows from it.
+        episodes: How many.
+        steps: Up to the episode that passes so many; on the host, up to so many.
+        preset: Of hyperparameters; none: the environment's own.
+        changes: To the preset's hyperparameters (`agents.Settings`).
+        out: A folder for rows and checkpoints.
+        resume: Go on with the run in that folder.
+        overwrite: Replace the run in that folder.
+        stop_when_learned: End when average regret falls below `learned_below`.
+        learned_below: The average regret that counts as learned.
+        learned_after: The first episode that may count so.
+        checkpoint_seconds: A checkpoint at least so often.
+        evaluate_every: Actions between two trials of what would be deployed; none: never.
+        evaluation_episodes: Of each trial.
+        deploy: What is tried, as `Policy.predict` has it.
+        report: Hears how far it is: a `Progress`, on the host a `HostProgress`.
+        announce: Hears advice on the prior's scale.
+        probe: Looks at a compiled run between chunks of steps.
+
+    Returns:
+        A `Result`, on the host a `HostResult`; its `policy` is what was learned.
+
+    Raises:
+        ValueError: If an argument is wrong; it says which, and what to do.
     """
+    tried = Evaluations(evaluate_every, evaluation_episodes, deploy).checked()
+    if not isinstance(env, Environment) and (not isinstance(env, str) or lives_on_host(env)):
+        if stop_when_learned or probe is not None:
+            name = "stop_when_learned=True" if stop_when_learned else f"probe={probe!r}"
+            raise ValueError(f"{name} is for compiled environments, and env={env!r} runs on the host; leave it out")
+        from priorax.loops.host_training import train_on_host  # late: it needs what is here
+
+        return train_on_host(
+            agent,
+            env,
+            game=game,
+            size=size,
+            seed=seed,
+            steps=steps,
+            episodes=episodes,
+            preset=preset,
+            changes=changes,
+            out=out,
+            resume=resume,
+            overwrite=overwrite,
+            checkpoint_seconds=checkpoint_seconds,
+            evaluations=tried,
+            report=report,
+            announce=announce or (lambda words: None),
+        )
+    if game is not None:
+        raise ValueError(f"game={game!r} is for env='atari', not {env!r}; leave it out")
     if episodes is None and steps is None:
         episodes = DEFAULT_EPISODES
     for what, count in (("episodes", episodes), ("steps", steps)):
@@ -155,18 +221,22 @@ def train(
     asked: dict[str, Any] = {"agent": agent, "env": name, "size": size, "seed": seed, "preset": preset}
     until = _Until(episodes, steps, learned_below, learned_after, stop_when_learned)
     adviser = Adviser(chosen.prior_scale)
+    evaluator = Evaluator(tried, seed, None if out is None else Path(out))
+    rest = (asked, until, evaluator, checkpoint_seconds, report, probe, adviser, announce)
     if out is None:
-        return _run(loop, key, params, None, asked, until, checkpoint_seconds, report, probe, adviser, announce)
+        return _run(loop, key, params, None, *rest)
+    interface = interface_of_environment(loop.env, params)
+    shown = {} if interface is None else {"interface": interface.as_json()}
     files = RunFolder(
         Path(out),
         lambda path: Checkpoints(path, loop.agent.buffer),
-        describe_run(asked, chosen),
-        {"episodes": episodes, "steps": steps},
+        describe_run({**asked, **shown}, chosen),
+        {"episodes": episodes, "steps": steps, **tried._asdict()},
         resume,
         overwrite,
     )
-    with contextlib.closing(files) as folder:
-        return _run(loop, key, params, folder, asked, until, checkpoint_seconds, report, probe, adviser, announce)
+    with contextlib.closing(files) as folder, contextlib.closing(evaluator):
+        return _run(loop, key, params, folder, *rest)
 
 
 def prepare(chosen: Settings, env: str | Environment, size: int, seed: int) -> tuple[Loop, PRNGKeyArray, Any]:
@@ -210,6 +280,7 @@ def _run(
     folder: RunFolder | None,
     asked: dict[str, Any],
     until: _Until,
+    evaluator: Evaluator,
     checkpoint_seconds: float,
     report: Callable[[Progress], None],
     probe: Probe | None,
@@ -224,8 +295,9 @@ def _run(
     else:
         snapshot = start(loop, key, params)
         _check_at_start(loop, snapshot.live)
+    evaluator.begin(int(snapshot.live.step))
     clock, held = _Clock(int(snapshot.live.step)), getattr(loop.env, "times", 1)
-    tells = getattr(loop.env, "tells_regret", False)
+    tells, scores = getattr(loop.env, "tells_regret", False), evaluator.scores
 
     def first_below(rows: list[Episode]) -> int | None:
         return episodes_to_learn(rows, until.below, until.after) if tells else None
@@ -237,7 +309,7 @@ def _run(
         enough = until.episodes is not None and len(history) >= until.episodes
         return enough or (until.steps is not None and taken >= until.steps) or (until.stop and learned is not None)
 
-    steps = chunks(loop, key, params, snapshot, CHUNK)
+    steps = chunks(loop, key, params, snapshot, evaluator.chunk(CHUNK))
     try:
         while not over():
             following, ended = next(steps)
@@ -249,6 +321,7 @@ def _run(
                 learned = learned or first_below([row])
                 if over():
                     break
+            evaluator.look(loop, params, following.live)
             if probe is not None:
                 probes.append({"episode": len(history), **probe(loop, following.live)})
             if announce is not None and clock.laps % CHUNKS_BETWEEN_LOOKS == 0:
@@ -266,7 +339,9 @@ def _run(
             if history[known:]:
                 last = history[-1]
                 regret = last.average_regret if tells else None
-                report(Progress(last.episode, last.total_return, regret, clock.speed * held, learned, taken))
+                report(
+                    Progress(last.episode, last.total_return, regret, clock.speed * held, learned, taken, scores.last)
+                )
     except KeyboardInterrupt:
         if folder is not None:
             folder.checkpoint(snapshot)
@@ -282,10 +357,17 @@ def _run(
         env_steps_per_second=clock.speed * held,
         history=history,
         probes=probes,
+        evaluation=scores.last,
+        policy=_policy(loop, params, snapshot.live),
     )
     if folder is not None:
         folder.finish(snapshot, result.summary())
     return result
+
+
+def _policy(loop: Loop, params: Any, live: Live) -> Policy | None:
+    interface = interface_of_environment(loop.env, params)
+    return None if interface is None else Policy(loop.agent, live.agent, interface)
 
 
 def _check_at_start(loop: Loop, live: Live) -> None:
