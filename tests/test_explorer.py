@@ -404,4 +404,4 @@ def test_an_observation_in_parts_is_predicted_on():
     agent = Explorer(lambda: Parts(space), **FEW)
     obs = {"a": np.array([0.5, -0.5], np.float32), "b": 1}
     assert agent.predict(obs) in (0, 1)
-    np.testing.assert_allclose(agent._batch(obs)[0], [[0.5, -0.5, 0, 1, 0]])
+    np.testing.assert_allclose(agent.interface.batch(obs)[0], [[0.5, -0.5, 0, 1, 0]])

@@ -13,11 +13,13 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any, NamedTuple
 
 from priorax.caching import enable_compilation_cache
+from priorax.envs.worlds import lives_on_host
+from priorax.loops.host_training import train_on_host
 from priorax.loops.training import train
 
 
 class Task(NamedTuple):
-    """One run: what to call it, and the arguments of `train`."""
+    """One run: what to call it, and the arguments of `train`, or of `train_on_host` where the environment is there."""
 
     name: str
     arguments: dict[str, Any]
@@ -95,5 +97,5 @@ def _prepare() -> None:
 
 
 def _run(task: Task) -> Any:
-    result = train(**task.arguments)
+    result = (train_on_host if lives_on_host(task.arguments["env"]) else train)(**task.arguments)
     return result._replace(policy=None)  # large, and of no use to a sweep
