@@ -11,8 +11,9 @@ from test_viewer import browser  # noqa: F401
 
 from priorax.agents import settings
 from priorax.cli import parse
+from priorax.loops.asking import parse_changes
 from priorax.loops.run_folder import as_json
-from priorax.loops.training import parse_changes, train
+from priorax.loops.training import train
 from priorax.report.runs import command, find_runs, group_runs
 from priorax.report.runs_page import POINTS, write_report
 

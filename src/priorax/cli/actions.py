@@ -101,8 +101,8 @@ def _scale(command: Scale) -> int:
     from priorax.agents import settings
     from priorax.checks import checked_seed
     from priorax.envs.worlds import lives_on_host, make_world
+    from priorax.loops.asking import parse_changes, preset_for
     from priorax.loops.scaling import propose, without_auto
-    from priorax.loops.training import parse_changes, preset_for
 
     checked_seed(command.seed)
     preset = command.preset or preset_for(command.env)
@@ -125,7 +125,7 @@ def _inspect(command: Inspect) -> int:
 
 def _bsuite(command: Bsuite) -> int:
     from priorax.experiments.bsuite_sweep import run_sweep, scores, summary
-    from priorax.loops.training import parse_changes
+    from priorax.loops.asking import parse_changes
 
     with share_bar(f"{command.agent} on bsuite's {command.sweep}") as report:
         run_sweep(

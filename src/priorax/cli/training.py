@@ -15,8 +15,9 @@ def train(command: Train) -> int:
     import json
 
     from priorax.envs.worlds import lives_on_host
+    from priorax.loops.asking import DEFAULT_EPISODES, DEFAULTS
     from priorax.loops.run_folder import read_config
-    from priorax.loops.training import DEFAULT_EPISODES, DEFAULTS, Progress
+    from priorax.loops.training import Progress
     from priorax.loops.training import train as run
 
     before = read_config(command.resume) if command.resume else {}
@@ -94,7 +95,7 @@ def _evaluated(evaluation: float | None) -> str:
 
 def _asked(command: Any, defaults: Mapping[str, Any]) -> tuple[Path, dict[str, Any]]:
     """The folder of a run, and what is asked for there: anew, or as it was when the run goes on."""
-    from priorax.loops.training import parse_changes, resumed
+    from priorax.loops.asking import parse_changes, resumed
 
     given = {name: getattr(command, name) for name in defaults if getattr(command, name) is not None}
     changes = parse_changes(command.set)

@@ -17,6 +17,7 @@ from priorax.distributed.driver import Crew, Driver, Ended, least_in_shard
 from priorax.distributed.rollout import RolloutPlan
 from priorax.envs.seeing import interface_of
 from priorax.envs.worlds import make_world
+from priorax.loops.asking import preset_for
 from priorax.loops.host import Learner, buffer_plan, build_for
 from priorax.loops.host_files import (
     HostCheckpoints,
@@ -29,7 +30,6 @@ from priorax.loops.host_files import (
     record,
 )
 from priorax.loops.run_folder import RunFolder, describe_run
-from priorax.loops.training import preset_for
 
 
 class ApexProgress(NamedTuple):

@@ -25,8 +25,8 @@ from priorax.checks import checked_seed, one_of, positive_int
 from priorax.envs.dm import bsuite_experiments, bsuite_world, checked_bsuite_id, imported
 from priorax.envs.worlds import BSUITE
 from priorax.experiments import Report, prepare_folder
+from priorax.loops.asking import preset_for
 from priorax.loops.host import host_for
-from priorax.loops.training import preset_for
 from priorax.storage import write_atomically
 from priorax.version import __version__
 

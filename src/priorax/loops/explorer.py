@@ -22,6 +22,7 @@ from priorax.checks import checked_seed, one_of, positive_int
 from priorax.envs.given import World, as_world
 from priorax.envs.seeing import Interface, interface_of
 from priorax.envs.vector import VectorWorld
+from priorax.loops.asking import preset_for, preset_in, resumed
 from priorax.loops.cells import Cells
 from priorax.loops.doubt import ROWS, Adviser, better, measure
 from priorax.loops.host import host_for
@@ -36,7 +37,6 @@ from priorax.loops.host_files import (
 from priorax.loops.policy import Policy, interface_in, restored
 from priorax.loops.run_folder import RunFolder, describe_run, read_config, read_rows, replaced
 from priorax.loops.scaling import with_proposal, without_auto
-from priorax.loops.training import preset_for, preset_in, resumed
 from priorax.progress import count_bar
 
 LOOK_EVERY = 1000

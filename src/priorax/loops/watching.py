@@ -16,10 +16,11 @@ from priorax.agents import Agent, settings
 from priorax.checks import checked_seed
 from priorax.envs import GYMNASIUM, Environment, Held
 from priorax.envs.cartpole import CartpoleSwingup
+from priorax.loops.asking import resumed
 from priorax.loops.checkpoints import Checkpoints
 from priorax.loops.policy import load as load_policy
 from priorax.loops.run_folder import read_config
-from priorax.loops.training import prepare, resumed
+from priorax.loops.training import prepare
 
 FRAMES = 25
 """Of a film, each second, at most."""

@@ -15,8 +15,8 @@ import numpy as np
 from priorax.agents import Settings, settings
 from priorax.envs import BSUITE, ENVIRONMENTS, GYMNASIUM, GYMNAX, make_environment
 from priorax.envs.worlds import lives_on_host
+from priorax.loops.asking import parse_changes
 from priorax.loops.run_folder import as_json
-from priorax.loops.training import parse_changes
 from priorax.storage import BadFile
 
 DEPTH = 2
