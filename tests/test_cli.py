@@ -9,6 +9,7 @@ import sys
 import time
 
 import pytest
+from PIL import Image
 
 from priorax import __version__, sanity
 from priorax.caching import enable_compilation_cache
@@ -25,6 +26,32 @@ def test_version_and_help_answer_at_once(capsys):
         main(["--help"])
     assert stop.value.code == 0
     assert "reproduce" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["train", "apex", "watch", "scale", "bsuite", "fit"])
+def test_help_says_each_default_once(command, capsys):
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    out = capsys.readouterr().out
+    assert "None" not in out and "(default: )" not in out
+    assert main(["--version"]) == 0
+
+
+def test_an_error_stands_without_the_bar_that_it_ended(tmp_path):
+    command = [*COMMAND, "train", "--env", "gymnasium:Pendulum-v1", "--out", str(tmp_path / "run")]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 2
+    assert result.stdout == "" and result.stderr.startswith("error: ")
+
+
+@pytest.mark.parametrize(
+    "words", [["train"], ["train", "--env", "gymnasium:CartPole-v1"], ["scale", "--env", "deep_sea"]]
+)
+def test_a_seed_below_zero_is_refused(words, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main([*words, "--seed", "-1"]) == 2
+    assert "seed=-1 must be a whole number of at least 0" in capsys.readouterr().err.replace("\n", " ")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_help_does_not_wait_for_jax():
@@ -127,6 +154,47 @@ def test_a_run_in_gymnasium_is_evaluated_on_the_way_inspected_and_made_longer(ca
 def test_a_compiled_run_can_be_as_long_as_so_many_steps(capsys, tmp_path):
     assert main(["train", "--size", "4", "--steps", "50", "--json", "--out", str(tmp_path)]) == 0
     assert json.loads(capsys.readouterr().out)["env_steps"] == 52  # the episode that passes 50 is played to its end
+
+
+def test_a_compiled_run_is_evaluated_on_the_way_without_changing_it(capsys, tmp_path):
+    plain, tried = tmp_path / "plain", tmp_path / "tried"
+    words = ["train", "--size", "4", "--episodes", "150", "--set", "num_members=3"]
+    assert main([*words, "--out", str(plain)]) == 0
+    assert "deployed" not in capsys.readouterr().out
+    more = ["--evaluate-every", "200", "--evaluation-episodes", "2"]
+    assert main([*words, *more, "--out", str(tried)]) == 0
+    assert "in the last evaluation" in capsys.readouterr().out.replace("\n", " ")
+    rows = [line.split(",") for line in (tried / "evaluations.csv").read_text().splitlines()[1:]]
+    assert [(int(step), int(i)) for step, i, _ in rows][:4] == [(200, 1), (200, 2), (400, 1), (400, 2)]
+    assert all(-0.011 <= float(total) <= 0.991 for *_, total in rows)
+    assert (plain / "episodes.csv").read_bytes() == (tried / "episodes.csv").read_bytes()
+    assert list((tried / "tensorboard" / "deployed").glob("events*")), "and TensorBoard has them"
+    assert list((tried / "tensorboard").glob("events*"))
+    assert main(["train", "--resume", str(tried), "--episodes", "300", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["evaluation"] is not None
+    again = [int(line.split(",")[0]) for line in (tried / "evaluations.csv").read_text().splitlines()[1:]]
+    assert again == sorted(again) and set(again) >= {200, 400, 600, 800, 1000}
+
+
+def test_an_episode_of_a_run_in_gymnasium_is_watched(capsys, tmp_path):
+    out = tmp_path / "run"
+    words = ["train", "--env", "gymnasium:CartPole-v1", "--steps", "40", "--out", str(out), "--set", *FEW]
+    assert main(words) == 0
+    assert main(["watch", str(out)]) == 0
+    assert "wrote" in capsys.readouterr().out
+    with Image.open(out / "episode.gif") as film:
+        assert film.n_frames > 3 and film.size == (600, 400)
+    host = json.loads((out / "run.json").read_text())
+    (out / "run.json").write_text(json.dumps({**host, "env": "bsuite:catch/0"}))
+    assert main(["watch", str(out)]) == 2
+    assert "there is no picture of bsuite:catch/0" in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_names_between_commas_may_have_spaces(capsys, tmp_path):
+    words = ["compare", "--agents", "rlsvi, psrl", "--sizes", "3, 4", "--seeds", "1", "--episodes", "2"]
+    assert main([*words, "--out", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "rlsvi" in out and "psrl" in out
 
 
 def test_a_scale_is_proposed(capsys):

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from priorax import Explorer
+from priorax import Explorer, load
 from priorax.agents.deploying import Values, best
 from priorax.loops.commits import Commits
 from priorax.loops.host_training import Evaluations, train_on_host
@@ -189,6 +189,8 @@ def test_objects_functions_and_vectors_are_learned_in_with_their_own_numbering(e
         Explorer.load(tmp_path)
     again = Explorer.load(tmp_path, Corridor)
     assert again.steps == agent.steps
+    name = "SyncVectorEnv" if isinstance(env, gymnasium.vector.VectorEnv) else "Corridor"
+    assert agent.asked["env"] == f"object:{name}"
     with pytest.raises(ValueError, match="env has 3 lanes"):
         Explorer.load(tmp_path, gymnasium.vector.SyncVectorEnv([Corridor] * 3))
     assert [again.predict(cell) for cell in (1, 2, 3, 4)] == [4] * 4
@@ -237,17 +239,125 @@ def test_parts_odd_types_and_pictures_are_seen(space, shape, dtype):
         assert agent.predict(space.sample()) in (0, 1)
 
 
+def test_dictionaries_are_seen_one_at_a_time_or_many():
+    """As Gymnasium flattens one; a list of them, or a batch in every part."""
+    space = SPACES.Dict(
+        {"a": SPACES.Box(-1, 1, (2, 2)), "b": SPACES.Tuple([SPACES.Discrete(3, start=4), SPACES.MultiDiscrete([2, 3])])}
+    )
+    agent = Explorer(lambda: Parts(space), **FEW)
+    several = [space.sample() for _ in range(5)]
+    rows = np.stack([SPACES.flatten(space, each) for each in several])
+    np.testing.assert_allclose(agent.interface.sight(several), rows)
+    batch = {
+        "a": np.stack([each["a"] for each in several]),
+        "b": tuple(np.stack([each["b"][i] for each in several]) for i in range(2)),
+    }
+    np.testing.assert_array_equal(agent.predict(batch), agent.predict(several))
+    assert agent.predict(several[3]) == agent.predict(several)[3]
+    assert agent.values(batch).mean.shape == (5, 2)
+    with pytest.raises(ValueError, match="as many of each"):
+        agent.predict({**batch, "a": batch["a"][:3]})
+    with pytest.raises(ValueError, match=r"a part of shape \(4,\)"):
+        agent.predict({**several[0], "a": np.zeros(4)})
+
+
+def test_small_grids_of_codes_are_learned_from_as_numbers():
+    """As MiniGrid's 7 x 7 x 3, whose bytes are codes up to 10 though their bounds say 255."""
+    space = SPACES.Box(0, 255, (7, 7, 3), np.uint8)
+
+    class Grid(Parts):
+        def reset(self, *, seed=None, options=None):
+            return np.full((7, 7, 3), 10, np.uint8), super().reset(seed=seed)[1]
+
+    agent = Explorer(lambda: Grid(space), **FEW).learn(30)
+    assert agent.asked["preset"] == "gymnasium" and agent.world.input_scale == (0.1,)
+    assert agent.predict(space.sample()) in (0, 1)
+    with pytest.raises(ValueError, match=r"at least 36 pixels each way.*torso='small' \(from 20 pixels\)"):
+        Explorer(lambda: Parts(SPACES.Box(0, 255, (24, 24, 3), np.uint8)), **{**FEW, "widths": ()}, torso="nature")
+
+
+def test_a_bar_is_shown_where_it_is_asked_for(capsys):
+    Explorer(CARTPOLE, **FEW).learn(20)
+    assert capsys.readouterr().out == ""
+    Explorer(CARTPOLE, **FEW).learn(20, progress=True, evaluate_every=10, evaluation_episodes=1)
+    out = capsys.readouterr().out
+    assert "bsp on gymnasium:CartPole-v1" in out and "20/20" in out and "deployed" in out
+
+
+def test_what_was_learned_is_used_without_the_environment(tmp_path):
+    """Of an object, whose code no file holds: numbering, shapes and values are in the folder."""
+    agent = Explorer(Corridor, **FEW).learn(40)
+    agent.save(tmp_path / "host")
+    policy = load(tmp_path / "host")
+    np.testing.assert_array_equal(policy.values([1, 2, 3]).members, agent.values([1, 2, 3]).members)
+    assert policy.predict(2) == agent.predict(2) and policy.predict([1, 2]).shape == (2,)
+    assert set(policy.predict([1, 2, 3, 4, 5])) <= {3, 4} and policy.num_members == 4
+    kept = agent.policy
+    before = kept.values([1, 2, 3]).members
+    agent.learn(100)
+    np.testing.assert_array_equal(kept.values([1, 2, 3]).members, before)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match="holds no run"):
+        load(tmp_path / "empty")
+
+
+@pytest.mark.parametrize(
+    ("agent", "env", "obs"),
+    [("bsp", "deep_sea", 0), ("psrl", "deep_sea", 0), ("d4pg", "cartpole_swingup", np.zeros(5, np.float32))],
+)
+def test_a_compiled_run_gives_and_keeps_its_policy(agent, env, obs, tmp_path):
+    changes = {"num_members": 3} if agent == "bsp" else {}
+    result = train(agent, env, size=4, steps=1000, out=tmp_path, changes={"capacity": 500, "batch_size": 8, **changes})
+    again = load(tmp_path)
+    for one, other in zip(again.values(obs), result.policy.values(obs), strict=True):
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(again.predict(obs), result.policy.predict(obs))
+    assert np.shape(again.predict([obs, obs])) == ((2, 1) if agent == "d4pg" else (2,))
+
+
+def test_another_environment_than_the_one_of_a_run_is_refused(learned, tmp_path):
+    learned.save(tmp_path)
+    with pytest.raises(ValueError, match=r"env has observations of shape \(2,\).*was learned with \(4,\)"):
+        Explorer.load(tmp_path, "gymnasium:MountainCar-v0")
+    with pytest.raises(ValueError, match="env has actions 3"):
+        Explorer.load(
+            tmp_path, lambda: gymnasium.wrappers.TransformAction(gymnasium.make("CartPole-v1"), min, SPACES.Discrete(3))
+        )
+
+
+def test_train_takes_environments_that_are_not_compiled(tmp_path):
+    result = train("bsp", CARTPOLE, steps=40, changes=FEW, out=tmp_path / "named")
+    assert result.steps == 40 and result.policy.predict(np.zeros(4)) in (0, 1)
+    result = train("bsp", Corridor(), steps=20, changes={**FEW, "lanes": 1})
+    assert result.env == "object:Corridor" and result.policy.predict(1) in (3, 4)
+    with pytest.raises(ValueError, match="stop_when_learned=True is for compiled environments"):
+        train("bsp", CARTPOLE, steps=40, stop_when_learned=True)
+
+
 def test_what_cannot_be_seen_or_done_is_refused():
     with pytest.raises(ValueError, match="has no form as an array"):
         Explorer(lambda: Parts(SPACES.Sequence(SPACES.Discrete(3))), **FEW)
     with pytest.raises(ValueError, match="must have a Discrete one"):
         Explorer("gymnasium:Pendulum-v1", **FEW)
+    for name in ("CartPole-v1", "cartpole"):
+        with pytest.raises(ValueError, match="pass env='gymnasium:CartPole-v1'"):
+            Explorer(name, **FEW)
     with pytest.raises(ValueError, match="is no environment that is known here"):
         Explorer(7, **FEW)
     with pytest.raises(ValueError, match="function that gives 7"):
         Explorer(lambda: 7, **FEW)
     with pytest.raises(ValueError, match="total_steps=0"):
         Explorer(CARTPOLE, **FEW).rounds(0)
+
+
+def test_continuous_actions_are_learned_in_as_the_message_says():
+    wrappers, pushes = gymnasium.wrappers, [np.array([u], np.float32) for u in (-2.0, 0.0, 2.0)]
+    with pytest.raises(ValueError, match=r"Box.*gymnasium.wrappers.TransformAction.*d4pg"):
+        Explorer("gymnasium:Pendulum-v1", **FEW)
+    with pytest.raises(ValueError, match="use the agent d4pg"):
+        Explorer("gymnax:Pendulum-v1", **FEW)
+    made = lambda: wrappers.TransformAction(gymnasium.make("Pendulum-v1"), lambda i: pushes[i], SPACES.Discrete(3))  # noqa: E731
+    assert Explorer(made, **FEW).learn(20).predict(np.zeros(3)) in (0, 1, 2)
 
 
 def test_gymnax_by_name_runs_on_the_host_and_in_the_compiled_loop():
@@ -302,4 +412,4 @@ def test_an_observation_in_parts_is_predicted_on():
     agent = Explorer(lambda: Parts(space), **FEW)
     obs = {"a": np.array([0.5, -0.5], np.float32), "b": 1}
     assert agent.predict(obs) in (0, 1)
-    np.testing.assert_allclose(agent._batch(obs)[0], [[0.5, -0.5, 0, 1, 0]])
+    np.testing.assert_allclose(agent.interface.batch(obs)[0], [[0.5, -0.5, 0, 1, 0]])

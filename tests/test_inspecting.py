@@ -14,7 +14,7 @@ def test_a_run_on_the_host_is_described(tmp_path):
     facts = dict(inspect(tmp_path))
     assert "agent bsp, env gymnasium:CartPole-v1" in facts["run"] and "seed 3" in facts["run"]
     assert facts["settings"].startswith("preset gymnasium with num_members=4, widths=[8]")
-    assert facts["checkpoint"].startswith("step 50: rounds 50, finished ")
+    assert facts["checkpoint"].startswith("100 steps, ") and facts["checkpoint"].endswith(" finished")
     # one hidden layer of 8 on 4 inputs, 2 actions, 4 members: 4 x (4*8 + 8 + 8*2 + 2)
     assert facts["trained weights"] == "232 numbers in 4 arrays" == facts["prior functions and anchors"]
     assert facts["replay"].startswith("insertions 0 to 47") and facts["checksums"] == "all hold"

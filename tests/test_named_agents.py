@@ -198,3 +198,18 @@ def test_an_ensemble_of_equal_members_or_priors_is_refused():
         check(Ensemble(5, Table(4, (), weight_std=0.0), num_outputs=2), jnp.arange(4))
     with pytest.raises(ValueError, match="all priors of the ensemble are the same"):
         check(Ensemble(5, MLP((3,)), prior=MLP((), weight_std=0.0), num_outputs=2), jnp.ones((4, 2)))
+
+
+@pytest.mark.parametrize(
+    ("word", "name"),
+    [
+        ("dqn", "eps_greedy"),
+        ("BootDQN", "bs"),
+        ("bootstrapped_dqn", "bs"),
+        ("rpf", "bsp"),
+        ("QR-DQN", "qr"),
+    ],
+)
+def test_names_of_the_literature_are_answered_with_those_here(word, name):
+    with pytest.raises(ValueError, match=f"agent={word!r} is called {name!r} here"):
+        settings(word)

@@ -11,8 +11,9 @@ from test_viewer import browser  # noqa: F401
 
 from priorax.agents import settings
 from priorax.cli import parse
+from priorax.loops.asking import parse_changes
 from priorax.loops.run_folder import as_json
-from priorax.loops.training import parse_changes, train
+from priorax.loops.training import train
 from priorax.report.runs import command, find_runs, group_runs
 from priorax.report.runs_page import POINTS, write_report
 
@@ -178,6 +179,43 @@ def test_commands_repeat_runs(copied, tmp_path):
         assert as_json(settings(asked.agent, asked.preset, **parse_changes(asked.set))) == run.config["settings"]
         assert getattr(asked, "stop_when_learned", False) is run.name.endswith("stopped")
         assert type(asked).__name__ == ("Apex" if run.name.endswith("apex") else "Train")
+
+
+def test_runs_that_repeat_a_seed_are_no_further_seeds(made, tmp_path):
+    """The longest of each seed counts; short runs are not said to be long."""
+    top = tmp_path / "runs"
+    for i in range(3):
+        shutil.copytree(made[0] / "inner" / "bsp-0", top / f"copy-{i}")
+    train("bsp", size=4, episodes=2, seed=0, changes=FEW, out=top / "short")
+    train("bsp", size=4, episodes=2, seed=1, changes=FEW, out=top / "other")
+    (group,) = group_runs(find_runs([top]))
+    assert [(run.config["seed"], run.episodes) for run in group.counted] == [(0, 60), (1, 2)]
+    page = write_report([top], tmp_path / "report.html")
+    text = page.read_text()
+    assert "learned by 1 of 2 seeds, not in 2 episodes by the rest" in text
+    assert "3 of them repeat a seed" in text and text.count("repeats a seed, not counted above") == 3
+    assert "last 2 to 60 episodes" in text
+    (task,) = data_of(page)
+    assert task["groups"][0]["seeds"] == 2
+    assert [run["seed"] for run in task["charts"][0]["curves"][0]["runs"]] == ["0", "1"]
+
+
+def test_evaluations_are_shown_and_repeated(tmp_path):
+    folder = host_run(tmp_path / "runs" / "a", 0, 5, evaluate_every=200, evaluation_episodes=2, deploy="vote")
+    (folder / "evaluations.csv").write_text("step,episode,total_return\n200,1,10\n200,2,20\n400,1,440\n400,2,442\n")
+    host_run(tmp_path / "runs" / "b", 1, 5)
+    page = write_report([tmp_path / "runs"], tmp_path / "report.html")
+    chart = next(chart for chart in data_of(page)[0]["charts"] if "deployed" in chart["title"])
+    assert (chart["x"], chart["curves"][0]["width"]) == ("step", 200)
+    assert [run["values"] for run in chart["curves"][0]["runs"]] == [[15.0, 441.0]]
+    text = page.read_text()
+    assert "over the last 5 episodes; deployed 441 in the last evaluation" in text
+    assert "last 100" not in text
+    asked = parse(shlex.split(command(find_runs([folder])[0])[0])[1:])
+    assert (asked.evaluate_every, asked.evaluation_episodes, asked.deploy) == (200, 2, "vote")
+    (folder / "evaluations.csv").write_text("step,episode\n200,1\n")
+    with pytest.raises(ValueError, match=r"evaluations.csv is damaged \(no column total_return\)"):
+        find_runs([folder])
 
 
 def test_what_no_command_can_say_is_said(copied):

@@ -97,6 +97,10 @@ def test_compare_is_one_table_one_picture_and_goes_on(tmp_path):
     ("changed", "words"),
     [
         ({"agents": ["bsp", "dropuot"]}, "did you mean 'dropout'"),
+        ({"agents": ["bsp", "dqn"]}, "agent='dqn' is called 'eps_greedy' here"),
+        ({"env": "cartpole_swingup"}, "no measure of regret.*priorax report"),
+        ({"env": "gymnasium:CartPole-v1"}, "no measure of regret"),
+        ({"env": "pixel_deep_sea"}, "no measure of regret"),
         ({"env": "deep_see"}, "did you mean 'deep_sea'"),
         ({"sizes": (5, 0)}, "size=0"),
         ({"seeds": 0}, "seeds=0"),

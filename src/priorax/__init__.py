@@ -9,8 +9,9 @@ if TYPE_CHECKING:
     from priorax.estimators import PriorEnsembleClassifier, PriorEnsembleRegressor
     from priorax.fitting import fit
     from priorax.loops.explorer import Explorer
+    from priorax.loops.policy import load
     from priorax.loops.training import train
-    from priorax.storage import load, save
+    from priorax.storage import save
 
 __all__ = [
     "Explorer",
@@ -28,7 +29,7 @@ _HOMES = {
     "PriorEnsembleClassifier": "estimators",
     "PriorEnsembleRegressor": "estimators",
     "fit": "fitting",
-    "load": "storage",
+    "load": "loops.policy",
     "save": "storage",
     "train": "loops.training",
 }

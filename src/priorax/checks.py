@@ -3,7 +3,7 @@
 import difflib
 import math
 import numbers
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 
 class NonFinite(FloatingPointError):
@@ -32,13 +32,44 @@ def fraction(name: str, value: object) -> float:
     return _in_range(name, value, lambda v: 0 < v < 1, "a number above 0 and below 1", 0.5)
 
 
-def one_of(name: str, value: object, valid: Iterable[str]) -> str:
-    """One of the valid names, or a ValueError that gives the nearest one."""
+def checked_seed(value: object, name: str = "seed") -> int:
+    """A whole number of 32 bits, or a ValueError that says so."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or not 0 <= int(value) < 2**32:
+        raise ValueError(
+            f"{name}={value!r} must be a whole number of at least 0 and below 2**32; pass for example {name}=0"
+        )
+    return int(value)
+
+
+def one_of(name: str, value: object, valid: Iterable[str], elsewhere: Mapping[str, str] | None = None) -> str:
+    """Check a name.
+
+    Args:
+        name: Of the argument.
+        value: The name to check.
+        valid: Names that are known.
+        elsewhere: What others call them, in lower case and letters and digits only, and what they are called here.
+
+    Returns:
+        The value.
+
+    Raises:
+        ValueError: If it is unknown; with the name that it has here, or the nearest one.
+    """
     names = list(valid)
     if value in names:
         return str(value)
-    close = difflib.get_close_matches(str(value), names, n=1, cutoff=0.0)
-    raise ValueError(f"{name}={value!r} is unknown; did you mean {close[0]!r}? Known: {', '.join(names)}")
+    close = [each for each in names if _plain(each) == _plain(value)]
+    here = (elsewhere or {}).get(_plain(value))
+    if here is not None and not close:
+        raise ValueError(f"{name}={value!r} is called {here!r} here; pass {name}={here!r}")
+    close = close or difflib.get_close_matches(str(value), names, n=1, cutoff=0.5)
+    meant = f"did you mean {close[0]!r}? Known: " if close else "known are "
+    raise ValueError(f"{name}={value!r} is unknown; {meant}{', '.join(names)}")
+
+
+def _plain(name: object) -> str:
+    return "".join(letter for letter in str(name).lower() if letter.isalnum())
 
 
 def _in_range(name: str, value: object, holds: Callable[[float], bool], limit: str, example: float) -> float:

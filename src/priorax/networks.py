@@ -208,6 +208,14 @@ NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
 """The convolutions of Mnih et al. 2013 and 2015."""
 
 
+def least_side(filters: tuple[tuple[int, int, int], ...]) -> int:
+    """The smallest picture, in pixels each way, of which these convolutions leave something."""
+    side = 1
+    for _, own, stride in reversed(filters):
+        side = (side - 1) * stride + own
+    return side
+
+
 @dataclass(frozen=True)
 class Convnet:
     """Convolutions over a picture [height, width] or a stack of them [channel, height, width], then an MLP.
@@ -244,7 +252,11 @@ class Convnet:
             channels = count
         shown = jax.eval_shape(self._convolved, tuple(layers), x)
         if shown.size == 0:
-            raise ValueError(f"filters={self.filters} leave nothing of a picture {jnp.shape(x)}; use fewer or smaller")
+            least = least_side(self.filters)
+            raise ValueError(
+                f"filters={self.filters} need pictures of at least {least} pixels each way, and these are "
+                f"{jnp.shape(x)}; use torso='small' (from {least_side(SMALL_NET)} pixels), torso='none', or your own"
+            )
         return Convolutions(tuple(layers), self._rest().init(key_rest, jnp.zeros(shown.shape), num_out))
 
     def apply(self, params: Convolutions, x: Num[Array, "*channel height width"]) -> Array:

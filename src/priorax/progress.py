@@ -23,10 +23,26 @@ def say(words: str, to: Console = console) -> None:
 
 
 @contextmanager
+def _shown(bar: Progress) -> Iterator[Progress]:
+    """A bar that is taken away again where an error ends it: the error says more. Ctrl-C leaves it."""
+    bar.start()
+    try:
+        yield bar
+    except Exception:
+        bar.live.transient = True
+        bar.live.stop()  # not the bar's own, which ends with an empty line
+        raise
+    except BaseException:
+        bar.stop()
+        raise
+    bar.stop()
+
+
+@contextmanager
 def count_bar(total: int, name: str, to: Console = console) -> Iterator[Callable[[int, str], None]]:
     """A bar over things done, out of a total, with a note beside it."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, TimeRemainingColumn(), TextColumn("{task.fields[note]}"), console=to) as bar:
+    with _shown(Progress(*columns, TimeRemainingColumn(), TextColumn("{task.fields[note]}"), console=to)) as bar:
         task = bar.add_task(name, total=total, note="")
         yield lambda done, note: bar.update(task, completed=done, note=note)
 
@@ -45,6 +61,6 @@ def steps_bar(show: bool, total: int, name: str) -> Iterator[Callable[[int, floa
 def share_bar(name: str) -> Iterator[Callable[[float, str], None]]:
     """A bar over the share of work done, with a word on what is being done."""
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    with Progress(*columns, TextColumn("{task.fields[what]}"), console=console) as bar:
+    with _shown(Progress(*columns, TextColumn("{task.fields[what]}"), console=console)) as bar:
         task = bar.add_task(name, total=1.0, what="")
         yield lambda share, what: bar.update(task, completed=share, what=what)

@@ -2,7 +2,7 @@
 
 from priorax.agents.base import Agent
 from priorax.agents.building import build, check_members_differ, nearby
-from priorax.agents.named import AGENTS, PRESETS, Settings, settings
+from priorax.agents.named import AGENTS, PRESETS, Settings, known_agent, settings
 from priorax.agents.q_learner import AgentState, QLearner
 from priorax.agents.tabular import PSRL, RLSVI, UCRL, Tabular
 
@@ -19,6 +19,7 @@ __all__ = [
     "Tabular",
     "build",
     "check_members_differ",
+    "known_agent",
     "nearby",
     "settings",
 ]

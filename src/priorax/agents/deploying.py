@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
@@ -22,11 +23,11 @@ drawn at random, as in exploration."""
 class Values(NamedTuple):
     """Q-values as an agent believes them."""
 
-    mean: np.ndarray
+    mean: Any
     """[..., action]: over functions; of a planner, its plan in what it expects."""
-    spread: np.ndarray
+    spread: Any
     """[..., action]: their standard deviation, which is what the agent does not know."""
-    members: np.ndarray
+    members: Any
     """[function, ..., action]: each member's own; of what is no ensemble, draws."""
 
 
@@ -47,14 +48,15 @@ def _members(agent: QLearner, belief: State, obs: Any) -> Array:
     return belief_values(agent.belief, belief, jax.random.key(0), obs)
 
 
-def best(found: Values, deploy: str = "mean", member: Any = 0) -> np.ndarray:
+def best(found: Values, deploy: str = "mean", member: Any = 0) -> Any:
     """The action for each of a batch; `member`, of each or of all, is for `deploy="member"`. Of equal actions, the
-    first."""
+    first. An array of NumPy's or of JAX's, as the values are."""
     one_of("deploy", deploy, DEPLOY)
+    xp = jnp if isinstance(found.mean, jax.Array) else np
     if deploy == "mean":
         return found.mean.argmax(axis=-1)
     if deploy == "member":
-        return found.members[member, np.arange(len(found.mean))].argmax(axis=-1)
+        return found.members[member, xp.arange(len(found.mean))].argmax(axis=-1)
     count = found.mean.shape[-1]
-    votes = (found.members.argmax(axis=-1)[..., None] == np.arange(count)).sum(axis=0)
-    return np.where(votes == votes.max(axis=-1, keepdims=True), found.mean, -np.inf).argmax(axis=-1)
+    votes = (found.members.argmax(axis=-1)[..., None] == xp.arange(count)).sum(axis=0)
+    return xp.where(votes == votes.max(axis=-1, keepdims=True), found.mean, -np.inf).argmax(axis=-1)

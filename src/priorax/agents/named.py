@@ -312,10 +312,30 @@ AGENTS: dict[str, dict[str, Any]] = {
 """What each changes in a preset."""
 
 
+ELSEWHERE = {
+    **dict.fromkeys(("rpf", "bootdqnrpf", "bootdqnprior", "bdqnp", "randomizedpriors"), "bsp"),
+    **dict.fromkeys(("bootdqn", "bootstrappeddqn", "bdqn"), "bs"),
+    **dict.fromkeys(("dqn", "doubledqn", "ddqn", "egreedy", "epsilongreedy"), "eps_greedy"),
+    **dict.fromkeys(("mcdropout", "dropoutdqn"), "dropout"),
+    **dict.fromkeys(("noisynet", "noisynets", "noisydqn"), "noisy"),
+    **dict.fromkeys(("countbased", "counts"), "ucb"),
+    "bayesbybackprop": "bbb",
+    "categoricaldqn": "c51",
+    "qrdqn": "qr",
+    "ucrl2": "ucrl",
+}
+"""What the literature calls them (`checks.one_of`)."""
+
+
+def known_agent(agent: str) -> str:
+    """That name, or a ValueError that gives the one it has here, or the nearest."""
+    return one_of("agent", agent, AGENTS, ELSEWHERE)
+
+
 def settings(agent: str, preset: str = "tuned", **changes: Any) -> Settings:
     """The hyperparameters of an agent: its preset, what its name means, and your changes on top."""
     base = PRESETS[one_of("preset", preset, PRESETS)]
-    named = AGENTS[one_of("agent", agent, AGENTS)]
+    named = AGENTS[known_agent(agent)]
     defaults = {field.name: field.default for field in dataclasses.fields(Settings)}
     for name in changes:
         one_of("setting", name, defaults)

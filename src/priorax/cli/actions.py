@@ -66,9 +66,9 @@ def _compare(command: Compare) -> int:
 
     with share_bar("compare") as report:
         result = compare(
-            command.agents.split(","),
+            _names(command.agents),
             command.env,
-            [_whole(word) for word in command.sizes.split(",")],
+            [_whole(word) for word in _names(command.sizes)],
             command.seeds,
             command.episodes,
             command.preset,
@@ -79,8 +79,13 @@ def _compare(command: Compare) -> int:
     return _show(f"episodes to learn {command.env}, median of {command.seeds} seeds", result)
 
 
+def _names(words: str) -> list[str]:
+    """Those between commas, with or without spaces."""
+    return [word.strip() for word in words.split(",") if word.strip()]
+
+
 def _whole(word: str) -> int:
-    if not word.strip().isdigit():
+    if not word.isdigit():
         raise ValueError(f"sizes={word!r} must be whole numbers with commas; pass for example 5,10,15")
     return int(word)
 
@@ -94,10 +99,12 @@ def _show(title: str, result: Any) -> int:
 
 def _scale(command: Scale) -> int:
     from priorax.agents import settings
+    from priorax.checks import checked_seed
     from priorax.envs.worlds import lives_on_host, make_world
+    from priorax.loops.asking import parse_changes, preset_for
     from priorax.loops.scaling import propose, without_auto
-    from priorax.loops.training import parse_changes, preset_for
 
+    checked_seed(command.seed)
     preset = command.preset or preset_for(command.env)
     chosen = settings(command.agent, preset, **without_auto(parse_changes(command.set)))
     lanes = chosen.lanes if lives_on_host(command.env) else 4
@@ -118,7 +125,7 @@ def _inspect(command: Inspect) -> int:
 
 def _bsuite(command: Bsuite) -> int:
     from priorax.experiments.bsuite_sweep import run_sweep, scores, summary
-    from priorax.loops.training import parse_changes
+    from priorax.loops.asking import parse_changes
 
     with share_bar(f"{command.agent} on bsuite's {command.sweep}") as report:
         run_sweep(
@@ -166,7 +173,7 @@ def _explore(command: Watch) -> int:
     from priorax.loops.viewing import record_deep_sea
     from priorax.report.viewer import write_viewer
 
-    agents = command.agent.split(",")
+    agents = _names(command.agent)
     if command.mujoco or len(agents) > 2:
         raise ValueError(
             "--mujoco needs the folder of a run; pass one"
@@ -187,13 +194,28 @@ def _explore(command: Watch) -> int:
 
 def _episode(command: Watch, run: Path) -> int:
     """An episode of what a run has learned."""
-    from priorax.loops.watching import load, record, record_in_mujoco
+    from priorax.envs import GYMNASIUM
+    from priorax.envs.worlds import lives_on_host
+    from priorax.loops.run_folder import read_config
+    from priorax.loops.watching import load, record, record_in_gymnasium, record_in_mujoco
     from priorax.report.episodes import array_frames, cartpole_frames, draws, write_gif
 
+    env = str(read_config(run).get("env"))
+    if env.startswith(GYMNASIUM) and not command.mujoco:
+        film = record_in_gymnasium(run, command.seed)
+        out = command.out or run / "episode.gif"
+        write_gif(out, array_frames(film.pictures), film.milliseconds)
+        say(f"return {film.total:.1f}; wrote {out}")
+        return 0
+    if lives_on_host(env) or env.startswith("object:"):
+        raise ValueError(
+            f"there is no picture of {env}; watch a run on cartpole_swingup or in Gymnasium, or play what was learned "
+            f"yourself: priorax.load({str(run)!r}).predict(obs)"
+        )
     learned = load(run)
     if not draws(learned.env):
         name = type(learned.env).__name__
-        raise ValueError(f"there is no picture of a {name} yet; watch a run on cartpole_swingup")
+        raise ValueError(f"there is no picture of a {name} yet; watch a run on cartpole_swingup or in Gymnasium")
     out = command.out or run / "episode.gif"
     if command.mujoco:
         pictures, total = record_in_mujoco(learned, command.seed)

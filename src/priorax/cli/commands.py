@@ -1,8 +1,10 @@
 """What can be asked for on the command line: a dataclass for each command."""
 
-from dataclasses import dataclass, field
+import typing
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Literal
+from types import UnionType
+from typing import Annotated, Any, Literal
 
 import tyro
 
@@ -90,7 +92,7 @@ class Train:
     set: tuple[str, ...] = ()
     """Changes to the preset, as in --set prior_scale=3 num_members=10; prior_scale=auto has one proposed."""
     evaluate_every: int | None = None
-    """Where there are lanes: so many actions apart, try what would be deployed, in episodes of its own."""
+    """So many actions apart, try what would be deployed, in episodes of its own (default: never)."""
     evaluation_episodes: int | None = None
     """How many each time (default 10)."""
     deploy: Literal["mean", "vote", "member"] | None = None
@@ -226,7 +228,8 @@ class Completion:
 
 @dataclass(frozen=True)
 class Watch:
-    """See an agent: how it explores a DeepSea, as a page with a player; or what a run on a cartpole has learned, a GIF.
+    """See an agent: how it explores a DeepSea, as a page with a player; or an episode of what a run has learned, as a
+    GIF (of a cartpole of ours, or of an environment of Gymnasium that draws itself).
 
     priorax watch --agent bsp,eps_greedy --size 20 --out exploration.html
 
@@ -234,7 +237,7 @@ class Watch:
     """
 
     run: Annotated[Path | None, tyro.conf.Positional] = None
-    """The folder of a run on a cartpole; without it, agents are trained in --env and their exploration is shown."""
+    """The folder of a run; without it, agents are trained in --env and their exploration is shown."""
     agent: str = "bsp,eps_greedy"
     """Without a run: one agent, or two side by side."""
     env: Literal["deep_sea"] = "deep_sea"
@@ -319,6 +322,28 @@ class Predict:
 class Doctor:
     """What is installed, what it runs on, and what is amiss; exit code 1 if something is."""
 
+
+def _without_nothing(command: type) -> None:
+    """Where a value may be left out, let help show the values it takes, and no default of None: its words say what
+    happens then."""
+    for each in fields(command):
+        if each.default is not None and each.default != ():
+            continue
+        kind, metavar, marks = command.__annotations__[each.name], None, list[Any]()
+        if typing.get_origin(kind) is Annotated:
+            kind, *marks = typing.get_args(kind)
+        if isinstance(kind, UnionType) or typing.get_origin(kind) is typing.Union:
+            (kind,) = (part for part in typing.get_args(kind) if part is not type(None))
+            choices = typing.get_args(kind) if typing.get_origin(kind) is Literal else ()
+            metavar = f"{{{','.join(choices)}}}" if choices else KINDS[kind]
+            kind = kind | None
+        hint = tyro.conf.arg(metavar=metavar, help_behavior_hint="")
+        command.__annotations__[each.name] = Annotated[(kind, hint, *marks)]
+
+
+KINDS: dict[Any, str] = {int: "INT", float: "FLOAT", str: "STR", Path: "PATH"}
+for _command in (Train, Apex, Scale, Bsuite, Watch, Fit):
+    _without_nothing(_command)
 
 Command = (
     Annotated[Check, tyro.conf.subcommand("check")]

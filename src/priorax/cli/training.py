@@ -15,22 +15,24 @@ def train(command: Train) -> int:
     import json
 
     from priorax.envs.worlds import lives_on_host
+    from priorax.loops.asking import DEFAULT_EPISODES, DEFAULTS
     from priorax.loops.run_folder import read_config
-    from priorax.loops.training import DEFAULT_EPISODES, DEFAULTS, Progress
+    from priorax.loops.training import Progress
     from priorax.loops.training import train as run
 
     before = read_config(command.resume) if command.resume else {}
     env = before.get("env", command.env)
     if before.get("loop") == "host" or (env is not None and lives_on_host(env)):
         return _train_on_host(command, before)
-    for name in ("game", "evaluate_every", "evaluation_episodes", "deploy"):
-        if getattr(command, name) is not None:
-            raise ValueError(f"{name}={getattr(command, name)!r} is for environments on the host; leave it out")
+    if command.game is not None:
+        raise ValueError(f"game={command.game!r} is for --env atari; leave it out")
     out, asked = _asked(command, DEFAULTS)
+    tried = _tried(command, before)
     shown = _shown(command)
 
     def note(progress: Progress) -> str:
-        words = f"return {progress.total_return:.2f}  {progress.steps_per_second:,.0f} steps/s"
+        words = f"return {progress.total_return:.2f}{_deployed(progress.evaluation)}  "
+        words += f"{progress.steps_per_second:,.0f} steps/s"
         if progress.average_regret is None:
             return words
         learned = f"learned at {progress.learned}" if progress.learned else "not learned yet"
@@ -42,6 +44,7 @@ def train(command: Train) -> int:
         with count_bar(total, f"{asked['agent']} on {asked['env']} {asked['size']}", shown) as update:
             result = run(
                 **asked,
+                **tried,
                 out=out,
                 resume=command.resume is not None,
                 overwrite=command.overwrite,
@@ -62,14 +65,38 @@ def train(command: Train) -> int:
         last = [row.total_return for row in result.history[-50:]]
         words = f"mean return {sum(last) / len(last):.1f} in the last {len(last)} episodes"
     console.print(
-        f"{words} of {result.episodes}; {result.env_steps_per_second:,.0f} steps/s; rows in {out}/episodes.csv"
+        f"{words} of {result.episodes}{_evaluated(result.evaluation)}; {result.env_steps_per_second:,.0f} steps/s; "
+        f"rows in {out}/episodes.csv"
     )
     return 0
 
 
+def _tried(command: Train, before: Mapping[str, Any]) -> dict[str, Any]:
+    """How often what is deployed is tried: as asked, or as before when the run goes on."""
+    from priorax.loops.evaluating import Evaluations
+
+    names = Evaluations._fields
+    tried = {name: getattr(command, name) for name in names if getattr(command, name) is not None}
+    if before.get("evaluate_every") is not None:
+        tried = {**{name: before[name] for name in names}, **tried}
+    if tried and tried.get("evaluate_every") is None:
+        raise ValueError(f"{', '.join(tried)}: nothing is evaluated; pass --evaluate-every too")
+    return tried
+
+
+def _deployed(evaluation: float | None) -> str:
+    """For a bar."""
+    return "" if evaluation is None else f"  deployed {evaluation:.2f}"
+
+
+def _evaluated(evaluation: float | None) -> str:
+    """For the last line."""
+    return "" if evaluation is None else f"; deployed {evaluation:.2f} in the last evaluation"
+
+
 def _asked(command: Any, defaults: Mapping[str, Any]) -> tuple[Path, dict[str, Any]]:
     """The folder of a run, and what is asked for there: anew, or as it was when the run goes on."""
-    from priorax.loops.training import parse_changes, resumed
+    from priorax.loops.asking import parse_changes, resumed
 
     given = {name: getattr(command, name) for name in defaults if getattr(command, name) is not None}
     changes = parse_changes(command.set)
@@ -92,18 +119,14 @@ def _default_folder(asked: dict[str, Any]) -> Path:
 
 
 def _train_on_host(command: Train, before: dict[str, Any]) -> int:
-    from priorax.loops.host_training import Evaluations, train_on_host
+    from priorax.loops.evaluating import Evaluations
+    from priorax.loops.host_training import train_on_host
 
     if str(before.get("env")).startswith("object:"):
         raise ValueError(f"{command.resume} was learned in an object; go on with priorax.Explorer.load(path, env=...)")
     if command.stop_when_learned:
         raise ValueError("stop_when_learned=True is for DeepSea in the compiled loop; leave it out")
-    names = Evaluations._fields
-    tried = {name: getattr(command, name) for name in names if getattr(command, name) is not None}
-    if before.get("evaluate_every") is not None:
-        tried = {**{name: before[name] for name in names}, **tried}
-    if tried and tried.get("evaluate_every") is None:
-        raise ValueError(f"{', '.join(tried)}: nothing is evaluated; pass --evaluate-every too")
+    tried = _tried(command, before)
 
     def run(**asked: Any) -> Any:
         return train_on_host(
@@ -136,8 +159,7 @@ def _on_host(command: Any, run: Callable[..., Any], more: dict[str, Any]) -> int
 
     def note(progress: HostProgress) -> str:
         mean = "no episode yet" if progress.mean_return is None else f"return {progress.mean_return:.2f}"
-        tried = getattr(progress, "evaluation", None)
-        deployed = "" if tried is None else f"  deployed {tried:.2f}"
+        deployed = _deployed(getattr(progress, "evaluation", None))
         return (
             f"{mean}{deployed}  {progress.steps_per_second:,.0f} steps/s  {progress.updates:,} updates  "
             f"{progress.cells:,} states"
@@ -164,7 +186,10 @@ def _on_host(command: Any, run: Callable[..., Any], more: dict[str, Any]) -> int
     if command.json:
         print(json.dumps(result.summary()))
         return 0
-    mean = "no episode ended" if result.mean_return is None else f"mean return {result.mean_return:.2f} at the end"
+    mean = "no episode ended"
+    if result.mean_return is not None:
+        mean = f"mean return {result.mean_return:.2f} in the last {min(100, result.episodes)} episodes"
+    mean += _evaluated(getattr(result, "evaluation", None))
     console.print(
         f"{mean}; {result.episodes} episodes, {result.steps:,} steps, {result.steps_per_second:,.0f} a second; "
         f"rows in {out}/episodes.csv"

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from priorax.agents import Settings, settings
-from priorax.checks import non_negative, positive_int
+from priorax.checks import checked_seed, non_negative, positive_int
 from priorax.distributed.cluster import import_ray, session
 from priorax.distributed.driver import Crew, Driver, Ended, least_in_shard
 from priorax.distributed.rollout import RolloutPlan
-from priorax.envs.vector import checked_seed
+from priorax.envs.seeing import interface_of
 from priorax.envs.worlds import make_world
+from priorax.loops.asking import preset_for
 from priorax.loops.host import Learner, buffer_plan, build_for
 from priorax.loops.host_files import (
     HostCheckpoints,
@@ -30,7 +31,6 @@ from priorax.loops.host_files import (
 )
 from priorax.loops.host_training import DEFAULT_STEPS
 from priorax.loops.run_folder import RunFolder, describe_run
-from priorax.loops.training import preset_for
 
 
 class ApexProgress(NamedTuple):
@@ -130,7 +130,8 @@ def run_apex(
         stack.enter_context(session(address, actors + shards))  # may refuse: before an old run is overwritten
         folder = None
         if out is not None:
-            config = describe_run({"loop": "host", **asked}, chosen)
+            shown = {"interface": interface_of(world).as_json()}
+            config = describe_run({"loop": "host", **asked, **shown}, chosen)
             columns = HostEpisode._fields
             files = RunFolder(Path(out), HostCheckpoints, config, {"steps": steps}, resume, overwrite, columns, force)
             folder = stack.enter_context(contextlib.closing(files))

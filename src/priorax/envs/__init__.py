@@ -14,6 +14,8 @@ three), `horizon` (steps of an episode, at most), `params(key)` (a draw of what 
 """
 
 import dataclasses
+import importlib
+import re
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
@@ -67,19 +69,47 @@ DeepSeas have the mask of bsuite."""
 
 GYMNAX = "gymnax:"
 """What begins the name of an environment of gymnax, as in gymnax:CartPole-v1."""
+GYMNASIUM = "gymnasium:"
+"""What begins the name of a Gymnasium environment, as in gymnasium:CartPole-v1."""
+BSUITE = "bsuite:"
+"""What begins the name of an environment of bsuite, as in bsuite:deep_sea/3."""
 
 
 def make_environment(name: str, size: int, continuous: bool = False) -> Environment:
     """The environment of that name and size; with continuous actions, where it has them."""
     if name.startswith(GYMNAX):
         return _gymnax(name.removeprefix(GYMNAX))
-    env = ENVIRONMENTS[one_of("env", name, ENVIRONMENTS)](size)
+    if name == "atari" or name.startswith((GYMNASIUM, BSUITE)):
+        raise ValueError(
+            f"env={name!r} is not compiled, and runs on the host; pass it to priorax.train, priorax.Explorer or "
+            "`priorax train`"
+        )
+    env = ENVIRONMENTS[one_of("env", name, ENVIRONMENTS, {} if name in ENVIRONMENTS else _of_others())](size)
     if continuous:
         if not isinstance(env, CartpoleSwingup):
             known = [name for name in ENVIRONMENTS if name.startswith("cartpole")]
             raise ValueError(f"env={name!r} has no form with continuous actions; these have one: {', '.join(known)}")
         return dataclasses.replace(env, pushes=())
     return env
+
+
+def _of_others() -> dict[str, str]:
+    """Environments of the libraries that are installed, by their own names, with and without version, as `one_of` wants
+    them."""
+    found: dict[str, str] = {}
+    for prefix, module, registered in (
+        (GYMNAX, "gymnax", "registered_envs"),
+        (BSUITE, "bsuite.sweep", "SWEEP"),
+        (GYMNASIUM, "gymnasium", "registry"),
+    ):
+        try:
+            names = list(getattr(importlib.import_module(module), registered))
+        except ImportError:
+            continue
+        for name in reversed(names) if prefix == BSUITE else names:  # the first of bsuite's ids, the last version
+            for word in (name, re.sub(r"(-v|/)\d+$", "", name)):
+                found["".join(letter for letter in word.lower() if letter.isalnum())] = f"{prefix}{name}"
+    return found
 
 
 def _gymnax(name: str) -> Environment:

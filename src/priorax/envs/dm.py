@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from priorax.checks import one_of, positive_int
+from priorax.checks import checked_seed, one_of, positive_int
 from priorax.envs.bounds import scale_of_bounds
 from priorax.envs.bsuite_cartpole import BsuiteCartpole
-from priorax.envs.vector import NOT_RESET, Turn, channels_first, checked_actions, checked_seed, first_seed
+from priorax.envs.seeing import Sight, is_picture
+from priorax.envs.vector import NOT_RESET, Turn, channels_first, checked_actions, first_seed
 
 ONE_HOT = ("deep_sea", "deep_sea_stochastic")
 """bsuite's experiments whose picture has a single one in it."""
@@ -61,33 +62,37 @@ class DmEnvWorld:
         """What brings each number that is seen to about one, as far as its bounds are known."""
         self.frame_shape: tuple[int, ...] = ()
         self.frame_dtype: np.dtype = np.dtype(np.int32)
-        self._shape, self._one_hot, self._channels_last = tuple(sees.shape), one_hot, False
+        shape, channels_last = tuple(sees.shape), False
         if one_hot:
             self.num_states = int(np.prod(sees.shape))
         elif isinstance(sees, specs.DiscreteArray):
             self.num_states = int(sees.num_values)
         else:
-            self._see_arrays(sees, isinstance(sees, specs.BoundedArray))
+            channels_last = self._see_arrays(sees, isinstance(sees, specs.BoundedArray))
+        self.sight = Sight(shape, self.frame_shape, self.frame_dtype.name, one_hot=one_hot, channels_last=channels_last)
         self._over: np.ndarray | None = None
 
-    def _see_arrays(self, sees: Any, bounded: bool) -> None:
-        """Settle what frames are."""
-        self.frame_dtype = np.dtype(np.float32)
-        rows = len(self._shape) == 2 and self._shape[0] == 1
-        self.frame_shape = self._shape[1:] if rows else self._shape or (1,)
+    def _see_arrays(self, sees: Any, bounded: bool) -> bool:
+        """Settle what frames are; whether their channels are last."""
+        self.frame_dtype, channels_last = np.dtype(np.float32), False
+        rows = len(sees.shape) == 2 and sees.shape[0] == 1
+        self.frame_shape = tuple(sees.shape[1:] if rows else sees.shape or (1,))
         if sees.dtype == np.uint8 and len(self.frame_shape) in (2, 3):
             self.frame_dtype = np.dtype(np.uint8)
-            self.frame_shape, self._channels_last = channels_first(self.frame_shape)
+            self.frame_shape, channels_last = channels_first(self.frame_shape)
+            if not is_picture(self.frame_shape, self.frame_dtype):
+                self.input_scale = (1 / 255,)
         elif bounded and len(self.frame_shape) == 1:
-            bounds = (np.broadcast_to(bound, self._shape) for bound in (sees.minimum, sees.maximum))
+            bounds = (np.broadcast_to(bound, sees.shape) for bound in (sees.minimum, sees.maximum))
             self.input_scale = scale_of_bounds(*(bound.reshape(self.frame_shape) for bound in bounds))
+        return channels_last
 
     def reset(self, seed: int) -> np.ndarray:
         checked_seed(seed)
         if self.make is not None:
             self.envs = list(self.make(seed))
         self._over = np.zeros(self.num_envs, bool)
-        return np.stack([self.seen(env.reset().observation) for env in self.envs])
+        return np.stack([self.sight(env.reset().observation) for env in self.envs])
 
     def step(self, actions: np.ndarray) -> Turn:
         chosen = checked_actions(actions, self.num_envs, self.num_actions) + self.first_action
@@ -97,10 +102,10 @@ class DmEnvWorld:
         obs, last, ended = [], np.zeros(self.num_envs, bool), np.zeros(self.num_envs, bool)
         for i, env in enumerate(self.envs):
             if self._over[i]:
-                obs.append(self.seen(env.reset().observation))
+                obs.append(self.sight(env.reset().observation))
                 continue
             reward[i], stopped, moment = self._held(env, self._action_type(chosen[i]))
-            obs.append(self.seen(moment.observation))
+            obs.append(self.sight(moment.observation))
             last[i], ended[i] = moment.last(), stopped
         self._over = last
         return Turn(np.stack(obs), reward, last & ended, last & ~ended, ended & ~last)
@@ -120,21 +125,6 @@ class DmEnvWorld:
             if moment.last():
                 break
         return reward, stopped, moment
-
-    def seen(self, obs: Any) -> np.ndarray:
-        """The environments' own observations, one or a batch, as this world shows them: a copy, since some environments
-        write into the array they handed out."""
-        found = np.asarray(obs)
-        batch = found.shape[: max(found.ndim - len(self._shape), 0)]
-        if len(batch) > 1 or found.shape[len(batch) :] != self._shape:
-            raise ValueError(
-                f"obs has shape {found.shape}, and the environment's observation_spec says {self._shape}; pass one, or "
-                "a batch of them, or mend the spec"
-            )
-        if self._one_hot:
-            return np.asarray(np.argmax(found.reshape(*batch, -1), axis=-1), self.frame_dtype)
-        found = np.moveaxis(found, -1, -3) if self._channels_last else found.reshape((*batch, *self.frame_shape))
-        return np.array(found, self.frame_dtype)
 
 
 def _checked_specs(specs: Any, envs: Sequence[Any]) -> tuple[Any, Any]:

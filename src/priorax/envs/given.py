@@ -4,10 +4,9 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from priorax.envs import Environment
 from priorax.envs.dm import DmEnvWorld
+from priorax.envs.seeing import is_picture
 from priorax.envs.vector import GymnasiumWorld, VectorWorld
 from priorax.envs.worlds import compiled_world, make_world
 
@@ -49,7 +48,7 @@ def as_world(env: World, lanes: int, *, size: int = 10, game: str | None = None,
 
 def shows_pictures(world: VectorWorld) -> bool:
     """Whether what is seen is for convolutions."""
-    return world.frame_dtype == np.uint8 and len(world.frame_shape) >= 2
+    return is_picture(world.frame_shape, world.frame_dtype)
 
 
 def _made(make: Callable[[], Any], lanes: int) -> VectorWorld:

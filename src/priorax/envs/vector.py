@@ -5,6 +5,7 @@ true final observation; the step after it ignores the action, gives reward 0 and
 episode. So a transition is real whenever the step before it ended nothing.
 """
 
+import typing
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
@@ -12,8 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float32, PRNGKeyArray, PyTree
 
-from priorax.checks import positive_int
+from priorax.checks import checked_seed, positive_int
 from priorax.envs.bounds import scale_of_bounds
+from priorax.envs.seeing import Sight, is_picture, parts_of
 
 
 class Turn(NamedTuple):
@@ -81,7 +83,11 @@ class CompiledWorld:
         from priorax.envs import action_bound, input_scale, num_states  # late: the package offers this class
 
         if action_bound(env) is not None:
-            raise ValueError(f"env={env!r} has continuous actions, and here they are finitely many; choose another one")
+            raise ValueError(
+                f"env={env!r} has continuous actions, and on the host agents choose among finitely many; "
+                "use the agent d4pg in the compiled loop (priorax.train('d4pg', ...)), or an environment whose actions "
+                "are finitely many"
+            )
         self.env = env
         self.num_envs = positive_int("num_envs", num_envs)
         self.num_actions = int(env.num_actions)
@@ -143,7 +149,7 @@ class GymnasiumWorld:
 
     What is seen becomes an index (Discrete), a picture [channel, height, width] of bytes (a Box of bytes of two or
     three dimensions, its channels first or last), or numbers in 32 bits (any other Box; dictionaries, tuples and
-    the like through Gymnasium's own flattening, where it has one).
+    the like as one row of numbers).
     """
 
     stack = 1
@@ -152,7 +158,6 @@ class GymnasiumWorld:
         try:
             from gymnasium import spaces
             from gymnasium.vector import AutoresetMode, VectorEnv
-            from gymnasium.wrappers.vector import FlattenObservation
         except ImportError as error:
             raise ValueError(f'{error}; install what it needs with: pip install "priorax[gymnasium]"') from None
         if not isinstance(env, VectorEnv):
@@ -163,22 +168,18 @@ class GymnasiumWorld:
                 f"env has autoreset_mode={mode}, and must have AutoresetMode.NEXT_STEP; pass "
                 "vector_kwargs={'autoreset_mode': AutoresetMode.NEXT_STEP} to gymnasium.make_vec"
             )
-        acts, sees = env.single_action_space, env.single_observation_space
+        acts, sees = env.single_action_space, typing.cast(Any, env.single_observation_space)
         if not isinstance(acts, spaces.Discrete):
             raise ValueError(
-                f"env has the action space {acts}, and must have a Discrete one; choose another environment"
+                f"env has the action space {acts}, and must have a Discrete one; choose a few of its actions and wrap "
+                "it: gymnasium.wrappers.TransformAction(env, lambda i: ACTIONS[i], "
+                "gymnasium.spaces.Discrete(len(ACTIONS))). The agent for continuous actions, d4pg, runs in compiled "
+                "environments only, such as gymnax:Pendulum-v1"
             )
-        self._parts: Any = None
-        """The space of what is seen, where it is in parts."""
+        parts: Any = None
         if not isinstance(sees, (spaces.Box, spaces.Discrete)):
-            if not sees.is_np_flattenable:
-                raise ValueError(
-                    f"env has the observation space {sees}, which has no form as an array; wrap it in one that has, "
-                    "such as gymnasium.wrappers.TransformObservation"
-                )
-            self._parts = sees
-            env = FlattenObservation(env)
-            sees = env.single_observation_space
+            parts = parts_of(sees)
+            sees = spaces.flatten_space(sees)
         self.env = env
         self.num_envs = int(env.num_envs)
         self.num_actions = int(acts.n)
@@ -186,29 +187,33 @@ class GymnasiumWorld:
         """What the environment calls action 0."""
         self.num_states: int | None = None
         """Where what is seen is an index: below it."""
-        self.first_state = 0
-        """What the environment calls state 0."""
         self.input_scale: tuple[float, ...] = ()
         """What brings each number that is seen to about one, as far as its bounds are known."""
-        self._channels_last = False
-        self.frame_shape: tuple[int, ...] = tuple(sees.shape or ())
+        first_state, channels_last = 0, False
+        shape: tuple[int, ...] = tuple(sees.shape or ())
+        self.frame_shape = shape
         self.frame_dtype: np.dtype[Any] = np.dtype(np.float32)
         if isinstance(sees, spaces.Discrete):
-            self.num_states, self.first_state = int(sees.n), int(sees.start)
+            self.num_states, first_state = int(sees.n), int(sees.start)
             self.frame_dtype = np.dtype(np.int32)
-        elif sees.dtype == np.uint8 and len(self.frame_shape) in (2, 3):
+        elif sees.dtype == np.uint8 and len(shape) in (2, 3):
             self.frame_dtype = np.dtype(np.uint8)
-            self.frame_shape, self._channels_last = channels_first(self.frame_shape)
+            self.frame_shape, channels_last = channels_first(shape)
+            if not is_picture(self.frame_shape, self.frame_dtype):  # codes, mostly far below the 255 of their bounds
+                self.input_scale = (1 / max(1, int(np.max(env.reset(seed=0)[0]))),)
         elif not np.issubdtype(sees.dtype, np.number) and sees.dtype != np.bool_:
             raise ValueError(f"env is seen as {sees.dtype}, and must be seen as numbers; wrap it so that it is")
         elif len(self.frame_shape) == 1:
             self.input_scale = scale_of_bounds(sees.low, sees.high)
+        self.sight = Sight(
+            shape, self.frame_shape, self.frame_dtype.name, first_state, channels_last=channels_last, parts=parts
+        )
         self._started = False
 
     def reset(self, seed: int) -> np.ndarray:
         obs, _ = self.env.reset(seed=first_seed(seed))
         self._started = True
-        return self._shown(obs)
+        return self.sight(obs)
 
     def step(self, actions: np.ndarray) -> Turn:
         chosen = checked_actions(actions, self.num_envs, self.num_actions)
@@ -216,7 +221,7 @@ class GymnasiumWorld:
             raise ValueError(NOT_RESET)
         obs, reward, terminated, truncated, _ = self.env.step(chosen + self.first_action)
         return Turn(
-            self._shown(obs),
+            self.sight(obs),
             np.asarray(reward, np.float32),
             np.array(terminated, bool),
             np.array(truncated, bool),
@@ -226,21 +231,6 @@ class GymnasiumWorld:
     def close(self) -> None:
         self.env.close()
         self._started = False
-
-    def seen(self, obs: Any) -> np.ndarray:
-        """An environment's own observation as this world shows it, or a batch of them (of those in parts, one)."""
-        if self._parts is None:
-            return self._shown(obs)
-        from gymnasium.spaces import flatten
-
-        return self._shown(flatten(self._parts, obs))
-
-    def _shown(self, obs: Any) -> np.ndarray:
-        """A copy, since some environments write into the array they handed out."""
-        if self.num_states:
-            return np.asarray(np.asarray(obs) - self.first_state, self.frame_dtype)
-        found = np.array(obs, self.frame_dtype)
-        return np.moveaxis(found, -1, -3).copy() if self._channels_last else found
 
 
 def channels_first(shape: tuple[int, ...]) -> tuple[tuple[int, ...], bool]:
@@ -264,13 +254,6 @@ def checked_actions(actions: np.ndarray, num_envs: int, num_actions: int) -> np.
     if found.min() < 0 or found.max() >= num_actions:
         raise ValueError(f"actions={found} must be at least 0 and below {num_actions}; pass indices of actions")
     return found.astype(np.int64)
-
-
-def checked_seed(seed: object) -> int:
-    """A whole number of 32 bits, or a ValueError that says so."""
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**32:
-        raise ValueError(f"seed={seed!r} must be a whole number of at least 0 and below 2**32; pass for example seed=0")
-    return int(seed)
 
 
 def first_seed(seed: int) -> int:

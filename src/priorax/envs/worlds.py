@@ -6,17 +6,13 @@ from typing import Any
 import jax
 
 from priorax.checks import positive_int
-from priorax.envs import Environment, Held, make_environment
+from priorax.envs import BSUITE, GYMNASIUM, Environment, Held, make_environment
 from priorax.envs.atari import Atari
 from priorax.envs.dm import bsuite_world
 from priorax.envs.vector import CompiledWorld, GymnasiumWorld, VectorWorld
 
 PICTURES = ("atari", "pixel_deep_sea")
 """Their replay keeps each frame once, on the host."""
-GYMNASIUM = "gymnasium:"
-"""What begins the name of a Gymnasium environment, as in gymnasium:CartPole-v1."""
-BSUITE = "bsuite:"
-"""What begins the name of an environment of bsuite, as in bsuite:deep_sea/3."""
 
 
 def lives_on_host(env: str) -> bool:

@@ -21,13 +21,12 @@ import matplotlib
 import numpy as np
 
 from priorax.agents import Settings, settings
-from priorax.checks import one_of, positive_int
+from priorax.checks import checked_seed, one_of, positive_int
 from priorax.envs.dm import bsuite_experiments, bsuite_world, checked_bsuite_id, imported
-from priorax.envs.vector import checked_seed
 from priorax.envs.worlds import BSUITE
 from priorax.experiments import Report, prepare_folder
+from priorax.loops.asking import preset_for
 from priorax.loops.host import host_for
-from priorax.loops.training import preset_for
 from priorax.storage import write_atomically
 from priorax.version import __version__
 

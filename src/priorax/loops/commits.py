@@ -97,7 +97,7 @@ class Commits:
 
     def _remedy(self) -> str:
         """How to go on from the newest checkpoint that is whole, but for the last."""
-        newer = []
+        newer: list[Path] = []
         for path in sorted(self.folder.glob("commit-*.json"), key=_step, reverse=True):
             if newer and self._whole(path):
                 return f"delete {', '.join(map(str, newer))} to go on from step {_step(path)}"

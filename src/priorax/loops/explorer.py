@@ -18,9 +18,11 @@ import numpy as np
 
 from priorax.agents import QLearner, settings
 from priorax.agents.deploying import DEPLOY, Values, best, values
-from priorax.checks import one_of, positive_int
+from priorax.checks import checked_seed, one_of, positive_int
 from priorax.envs.given import World, as_world
+from priorax.envs.seeing import Interface, interface_of
 from priorax.envs.vector import VectorWorld
+from priorax.loops.asking import preset_for, preset_in, resumed
 from priorax.loops.cells import Cells
 from priorax.loops.doubt import ROWS, Adviser, better, measure
 from priorax.loops.history import History
@@ -34,15 +36,13 @@ from priorax.loops.host_files import (
     parse_row,
 )
 from priorax.loops.planner_host import PlannerHost
+from priorax.loops.policy import Policy, interface_in, restored
 from priorax.loops.run_folder import RunFolder, describe_run, read_config, read_rows, replaced
 from priorax.loops.scaling import with_proposal, without_auto
-from priorax.loops.training import preset_for, preset_in, resumed
-from priorax.loops.watching import load
+from priorax.progress import count_bar
 
 LOOK_EVERY = 1000
 """Updates between two looks at whether the prior's scale suits."""
-LOOK_BACK = 1000
-"""The first and the last episodes that it is judged by."""
 
 
 class Round(NamedTuple):
@@ -79,7 +79,8 @@ class Explorer:
         prior_scale="auto" has a scale proposed. Everything random follows from `seed`, but for what an environment
         object draws by itself.
         """
-        name = env if isinstance(env, str) else f"object:{type(env).__name__}"
+        checked_seed(seed)
+        name = env if isinstance(env, str) else f"object:{_name(env)}"
         self.make = lambda lanes, hold=1: as_world(env, lanes, size=size, game=game, seed=seed, hold=hold)
         if preset is None and isinstance(env, str):
             preset = preset_for(env)
@@ -100,6 +101,7 @@ class Explorer:
             "seed": seed,
             "preset": preset,
         }
+        self.interface = interface_of(self.world)
         self.cells = Cells(self.world)
         self.host = host_for(self.settings, self.world, seed, look=self.cells)
         self.history: History[HostEpisode] = History(HostEpisode)
@@ -130,15 +132,39 @@ class Explorer:
         evaluate_every: int | None = None,
         evaluation_episodes: int = 10,
         deploy: str = "mean",
+        progress: bool = False,
     ) -> "Explorer":
-        """Explore and learn for so many actions more, over all lanes. A callback ends it by giving
-        False."""
-        for each in self.rounds(
-            total_steps, evaluate_every=evaluate_every, evaluation_episodes=evaluation_episodes, deploy=deploy
-        ):
-            said = None if callback is None else callback(each)
-            if isinstance(said, (bool, np.bool_)) and not said:
-                break
+        """Explore and learn.
+
+        Args:
+            total_steps: So many actions more, over all lanes.
+            callback: Hears of every round; learning ends where it gives False.
+            evaluate_every: Actions between two trials of what would be deployed; none: never.
+            evaluation_episodes: Of each trial.
+            deploy: What is tried.
+            progress: Show a bar.
+
+        Returns:
+            Itself.
+
+        Raises:
+            ValueError: If a number is below 1, or `deploy` is unknown.
+        """
+        tried: dict[str, Any] = {"evaluation_episodes": evaluation_episodes, "deploy": deploy}
+        rounds = self.rounds(total_steps, evaluate_every=evaluate_every, **tried)
+        with contextlib.ExitStack() as stack:
+            show: Callable[[int, str], None] = lambda done, note: None  # noqa: E731
+            if progress:
+                show = stack.enter_context(count_bar(total_steps, f"{self.asked['agent']} on {self.asked['env']}"))
+            begun, deployed = self.steps, ""
+            for each in rounds:
+                if each.evaluation is not None:
+                    deployed = f"  deployed {np.mean(each.evaluation):.2f}"
+                mean = mean_of_last([row.total_return for row in self.history[-100:]])
+                show(each.steps - begun, ("no episode yet" if mean is None else f"return {mean:.2f}") + deployed)
+                said = None if callback is None else callback(each)
+                if isinstance(said, (bool, np.bool_)) and not said:
+                    break
         return self
 
     def rounds(
@@ -182,46 +208,22 @@ class Explorer:
             yield Round(self.steps, new, evaluation, advice)
 
     def predict(self, obs: Any, deploy: str | int = "mean") -> Any:
-        """The action for one observation, or those for a batch, as the environment gives and takes them (of
-        dictionaries and other parts, one at a time).
-
-        `deploy`: "mean" of all members (the default), "vote" of the majority, "member": one drawn at each call; or the
-        number of a member, to follow one through an episode.
-        """
-        batch, single = self._batch(obs)
-        found = values(self.host.agent, self.belief, batch)
-        member = int(self.rng.integers(len(found.members))) if deploy == "member" else 0
-        if isinstance(deploy, (int, np.integer)) and not isinstance(deploy, bool):
-            if not 0 <= deploy < len(found.members):
-                raise ValueError(f"deploy={deploy} must be at least 0 and below {len(found.members)}, or a name")
-            deploy, member = "member", int(deploy)
-        action = best(found, str(deploy), member)
-        action = action + getattr(self.world, "first_action", 0)
-        return int(action[0]) if single else action
+        """The action for one observation, or those for a batch, as the environment gives and takes them (`Policy`)."""
+        return self.policy.predict(obs, deploy)
 
     def values(self, obs: Any) -> Values:
         """What the members say of one observation, or of a batch: their mean, their spread, and each one's Q."""
-        batch, single = self._batch(obs)
-        found = values(self.host.agent, self.belief, batch)
-        return Values(found.mean[0], found.spread[0], found.members[:, 0]) if single else found
+        return self.policy.values(obs)
+
+    @property
+    def policy(self) -> Policy:
+        """What it has learned so far, to keep: it needs no environment, and goes on learning no further."""
+        return Policy(self.host.agent, self.host.state, self.interface, self.rng)
 
     @property
     def belief(self) -> Any:
         """The state of its belief (`beliefs.State`), as learned so far; of a planner, its plans (`tabular.Plans`)."""
         return self.host.belief
-
-    def _batch(self, obs: Any) -> tuple[np.ndarray, bool]:
-        """Observations as the networks see them, and whether it was one."""
-        found = self.world.seen(obs) if hasattr(self.world, "seen") else np.asarray(obs, self.world.frame_dtype)
-        shape = (*((self.world.stack,) if self.world.stack > 1 else ()), *self.world.frame_shape)
-        if found.shape == shape:
-            return found[None], True
-        if found.shape[1:] != shape or found.ndim != len(shape) + 1:
-            raise ValueError(
-                f"obs has shape {np.shape(obs)}, and must be one observation or a batch of them, as the environment "
-                f"gives them: {shape} or (batch, ...)"
-            )
-        return found, False
 
     def evaluate(self, episodes: int = 10, deploy: str = "mean", seed: int | None = None) -> list[float]:
         """Returns of what is deployed, in so many episodes apart from exploration; nothing is learned from them.
@@ -267,8 +269,7 @@ class Explorer:
             return None
         drawn = host.buffer.draw(ROWS, np.random.default_rng(host.updates))
         found = measure(host.agent, self.belief, drawn.obs, drawn.action)
-        first, last = self.history[:LOOK_BACK], self.history[-LOOK_BACK:]
-        returns = [row.total_return for row in [*first, *last][-len(self.history) :]]
+        returns = [row.total_return for row in self.history.ends()]
         learned = self.settings.clip_rewards or better(returns)  # clipped, returns do not say what values should be
         return self.adviser.look(found, host.updates, len(self.cells), returns, learned)
 
@@ -299,11 +300,13 @@ class Explorer:
         changes = asked.pop("changes")
         agent = cls(env, **asked, **changes)
         agent.asked["env"] = name
+        config = read_config(path)
+        _refuse_another(path, interface_in(config, path), agent.interface)
         lanes = agent.world.num_envs
         if lanes != changes["lanes"]:
             raise ValueError(f"env has {lanes} lanes, and must have {changes['lanes']} as when {str(path)!r} was saved")
-        if read_config(path).get("loop") != "host":
-            agent.host.resume(load(path).state)
+        if config.get("loop") != "host":
+            agent.host.resume(restored(path, agent.host.agent, agent.interface))
             return agent
         checkpoints = HostCheckpoints(path / "checkpoint")
         if checkpoints.last is None:
@@ -321,7 +324,7 @@ class Explorer:
     @property
     def config(self) -> dict[str, Any]:
         """What run.json says of it."""
-        return describe_run({"loop": "host", **self.asked}, self.settings)
+        return describe_run({"loop": "host", **self.asked, "interface": self.interface.as_json()}, self.settings)
 
     def snapshot(self) -> HostSnapshot:
         """What a checkpoint holds."""
@@ -343,6 +346,25 @@ class Explorer:
         self.world.close()
         if self.apart is not None:
             self.apart.close()
+
+
+def _name(env: Any) -> str:
+    """Of a class or function, its own; of an object its class's, without wrappers."""
+    return str(getattr(env, "__name__", None) or type(getattr(env, "unwrapped", env)).__name__)
+
+
+def _refuse_another(path: Path, was: Interface, now: Interface) -> None:
+    """An environment that shows or takes something else than the one a run was learned in."""
+    for what, before, after in (
+        ("observations of shape", was.sight.frame_shape, now.sight.frame_shape),
+        ("states", was.num_states, now.num_states),
+        ("actions", was.num_actions, now.num_actions),
+    ):
+        if before != after:
+            raise ValueError(
+                f"env has {what} {after}, and the run in {str(path)!r} was learned with {before}; pass the environment "
+                "it was learned in"
+            )
 
 
 HOST_NAMES = {"agent": "bsp", "env": "atari", "game": None, "size": 10, "seed": 0, "preset": None}

@@ -45,6 +45,10 @@ class History(Sequence[Row], Generic[Row]):
             if len(self._newest) >= 2 * self.kept:
                 self._store(self.kept)
 
+    def ends(self, count: int = 1000) -> list[Row]:
+        """The first and the last so many rows; all, where there are fewer: what trends are judged by."""
+        return self[:count] + self[max(count, len(self) - count) :]
+
     def append(self, row: Row) -> None:
         """Add one at the end."""
         self.extend([row])

@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from priorax.checks import positive_int
+from priorax.envs.given import World
+from priorax.loops.evaluating import Evaluations, Scores
 from priorax.loops.explorer import HOST_NAMES, Explorer
 from priorax.loops.host_files import HostCheckpoints, HostEpisode, Pace, record, rewound
+from priorax.loops.policy import Policy
 from priorax.loops.run_folder import RunFolder
-from priorax.storage import write_atomically
 
 HOST_DEFAULTS: dict[str, Any] = {**HOST_NAMES, "steps": None, "episodes": None}
 """What a command that says nothing means."""
@@ -51,24 +51,17 @@ class HostResult(NamedTuple):
     evaluation: float | None
     """The mean of the last evaluation."""
     history: Sequence[HostEpisode]
+    policy: Policy | None = None
+    """What was learned: it has `predict(obs)` and `values(obs)`."""
 
     def summary(self) -> dict[str, Any]:
-        """All but the history, for JSON."""
-        return {name: value for name, value in self._asdict().items() if name != "history"}
-
-
-class Evaluations(NamedTuple):
-    """How often what is deployed is tried, in episodes of its own, and what it is."""
-
-    evaluate_every: int | None = None
-    """Actions between two; never, where there is none."""
-    evaluation_episodes: int = 10
-    deploy: str = "mean"
+        """All but the history and the policy, for JSON."""
+        return {name: value for name, value in self._asdict().items() if name not in ("history", "policy")}
 
 
 def train_on_host(
     agent: str = "bsp",
-    env: str = "atari",
+    env: World = "atari",
     *,
     game: str | None = None,
     size: int = 10,
@@ -96,7 +89,7 @@ def train_on_host(
     for name, count in (("steps", steps), ("episodes", episodes)):
         if count is not None:
             positive_int(name, count)
-    tried = evaluations or Evaluations()
+    tried = (evaluations or Evaluations()).checked()
     with contextlib.ExitStack() as stack:
         explorer = Explorer(env, agent, preset=preset, seed=seed, size=size, game=game, **(changes or {}))
         stack.callback(explorer.close)
@@ -108,7 +101,7 @@ def train_on_host(
             folder = stack.enter_context(contextlib.closing(files))
             if folder.checkpoints.last is not None:
                 explorer.restore(folder.checkpoints, rewound(folder, explorer.world.num_envs))
-        scores = _Scores(None if out is None else Path(out) / "evaluations.csv", explorer.steps)
+        scores = stack.enter_context(contextlib.closing(Scores(None if out is None else Path(out), explorer.steps)))
         pace = Pace(explorer.steps)
 
         def over() -> bool:
@@ -135,41 +128,15 @@ def train_on_host(
         record(going(), folder, explorer.snapshot, checkpoint_seconds, lambda: report(progress()))
         result = HostResult(
             agent,
-            env,
+            explorer.asked["env"],
             seed,
             explorer.asked["preset"],
             **explorer.summary(),
             steps_per_second=pace(explorer.steps),
             evaluation=scores.last,
             history=explorer.history,
+            policy=explorer.policy,
         )
         if folder is not None:
             folder.finish(explorer.snapshot(), {**explorer.asked, **result.summary()})
         return result
-
-
-class _Scores:
-    """Evaluations so far, in a file if there is one; what is beyond where the run goes on is cut off."""
-
-    def __init__(self, path: Path | None, since: int) -> None:
-        self.path = path
-        self.last: float | None = None
-        if path is None or not path.exists():
-            return
-        rows = [line.split(",") for line in path.read_text().splitlines()[1:]]
-        kept = [row for row in rows if len(row) == 3 and int(row[0]) <= since]
-        if kept:
-            self.last = float(np.mean([float(row[2]) for row in kept if row[0] == kept[-1][0]]))
-            write_atomically(path, "".join(f"{line}\n" for line in [HEAD, *map(",".join, kept)]).encode())
-        else:
-            path.unlink()
-
-    def add(self, step: int, returns: list[float]) -> None:
-        self.last = float(np.mean(returns))
-        if self.path is not None:
-            before = self.path.read_text() if self.path.exists() else f"{HEAD}\n"
-            rows = [f"{step},{i},{total}\n" for i, total in enumerate(returns, start=1)]
-            write_atomically(self.path, (before + "".join(rows)).encode())
-
-
-HEAD = "step,episode,total_return"

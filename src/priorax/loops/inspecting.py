@@ -52,8 +52,7 @@ def _run(path: Path) -> Facts:
     if commits.last is None:
         return [*facts, ("checkpoint", "none yet")]
     last = commits.last
-    tally = ", ".join(f"{name} {value:,}" for name, value in vars(last.tally).items())
-    facts.append(("checkpoint", f"step {last.step:,}: {tally}"))
+    facts.append(("checkpoint", _progress(config, last.step, vars(last.tally))))
     files = sorted(path.glob("checkpoint/*"))
     facts.append(("its files", f"{len(files)}, {_bytes(files)}"))
     with commits.explained():
@@ -66,6 +65,13 @@ def _run(path: Path) -> Facts:
         else:
             facts.append(("replay", "none kept: it refills when the run goes on"))
     return [*facts, ("checksums", "all hold")]
+
+
+def _progress(config: Mapping[str, Any], steps: int, tally: Mapping[str, Any]) -> str:
+    """How far a checkpoint is; on the host it counts rounds, an action in every lane."""
+    if "rounds" in tally:
+        steps = tally["rounds"] * config["settings"]["lanes"]
+    return f"{steps:,} steps, {tally['finished']:,} episodes finished"
 
 
 def _changed(config: Mapping[str, Any]) -> str:

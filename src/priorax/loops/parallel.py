@@ -97,4 +97,5 @@ def _prepare() -> None:
 
 
 def _run(task: Task) -> Any:
-    return (train_on_host if lives_on_host(task.arguments["env"]) else train)(**task.arguments)
+    result = (train_on_host if lives_on_host(task.arguments["env"]) else train)(**task.arguments)
+    return result._replace(policy=None)  # large, and of no use to a sweep

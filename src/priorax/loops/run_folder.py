@@ -186,8 +186,9 @@ class RunFolder:
     def _write_events(self, new: Sequence[Any]) -> None:
         if self.events is None:  # events are made from rows: after a resume, from the beginning
             folder = self.path / "tensorboard"
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir()
+            folder.mkdir(exist_ok=True)
+            for old in folder.glob("events*"):  # evaluations have their own, in a folder of it
+                old.unlink()
             # not SummaryWriter: its thread dies of a full disk, and its queue then waits for ever
             self.events = EventsWriter(str(folder / "events"))
         for row in new:
@@ -344,8 +345,8 @@ def _agreed(path: Path, found: dict[str, Any], asked: dict[str, Any], force: boo
         return asked if found["version"] == asked["version"] else {**asked, "earlier_versions": versions}
     if "version" in differing and differing <= {"version", *(new.keys() - old.keys())}:
         raise ValueError(
-            f"the run in {str(path)!r} is of another version of priorax: {'; '.join(words)}; its files can be read, but "
-            "what follows may differ from what would have followed then; pass --force to go on"
+            f"the run in {str(path)!r} is of another version of priorax: {'; '.join(words)}; its files can be read, "
+            "but what follows may differ from what would have followed then; pass --force to go on"
         )
     raise ValueError(
         f"the run in {str(path)!r} had another configuration: {'; '.join(words)}; "

@@ -1,9 +1,8 @@
 """`train`: one agent, one environment, one seed; in a folder, if one is given (`run_folder.py`)."""
 
 import contextlib
-import dataclasses
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,58 +11,26 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from priorax.agents import QLearner, Settings, build, check_members_differ, nearby, settings
-from priorax.checks import one_of, positive_int
-from priorax.envs import GYMNAX, Environment, Held, action_bound, input_scale, make_environment, num_states
-from priorax.envs.given import as_world, shows_pictures
-from priorax.envs.vector import VectorWorld
-from priorax.envs.worlds import BSUITE, GYMNASIUM, lives_on_host, make_world
+from priorax.checks import checked_seed, positive_int
+from priorax.envs import Environment, Held, action_bound, input_scale, make_environment, num_states
+from priorax.envs.given import World, as_world
+from priorax.envs.seeing import interface_of_environment
+from priorax.envs.worlds import lives_on_host
+from priorax.loops.asking import DEFAULT_EPISODES, preset_for
 from priorax.loops.checkpoints import Checkpoints
 from priorax.loops.compiled import Episode, Live, Loop, advance, episodes_to_learn, episodes_to_solve, start
 from priorax.loops.doubt import LEAST_UPDATES, ROWS, Adviser, better, measure
+from priorax.loops.evaluating import Evaluations, Evaluator
+from priorax.loops.history import History
 from priorax.loops.interrupt import interruptible
-from priorax.loops.run_folder import RunFolder, describe_run, read_config
+from priorax.loops.policy import Policy
+from priorax.loops.run_folder import RunFolder, describe_run
 from priorax.loops.scaling import with_proposal, without_auto
-from priorax.storage import BadFile
 
 CHUNK = 1000
 """Environment steps between two looks at the clock."""
-
-
-DEFAULTS: dict[str, Any] = {
-    "agent": "bsp",
-    "env": "deep_sea",
-    "size": 10,
-    "seed": 0,
-    "episodes": None,
-    "steps": None,
-    "preset": None,
-}
-"""What a command that says nothing means; no preset is the environment's own."""
-DEFAULT_EPISODES = 2000
-"""Where neither episodes nor steps are given."""
 CHUNKS_BETWEEN_LOOKS = 5
 """Before the next look at whether the prior's scale suits."""
-
-
-def preset_for(env: str) -> str:
-    """The hyperparameters found best there."""
-    if env.startswith(GYMNAX):
-        return "gymnasium" if num_states(make_environment(env, 1)) is None else "finite"
-    if env.startswith(GYMNASIUM):
-        with contextlib.closing(make_world(env, 1)) as world:
-            return preset_in(world)
-    if env.startswith(BSUITE):
-        return "tuned" if env.startswith(f"{BSUITE}deep_sea") else "gymnasium"
-    if lives_on_host(env):
-        return "small"
-    return "swingup" if "cartpole" in env.lower() else "tuned"
-
-
-def preset_in(world: VectorWorld) -> str:
-    """The hyperparameters for someone else's environment, by what it shows."""
-    if shows_pictures(world):
-        return "small"
-    return "gymnasium" if getattr(world, "num_states", None) is None else "finite"
 
 
 class Progress(NamedTuple):
@@ -76,6 +43,8 @@ class Progress(NamedTuple):
     steps_per_second: float
     learned: int | None
     step: int
+    evaluation: float | None = None
+    """The mean of the last evaluation."""
 
 
 class Result(NamedTuple):
@@ -98,13 +67,18 @@ class Result(NamedTuple):
     env_steps: int
     env_steps_per_second: float
     """Of this process, the first chunk and its compilation apart where there were more."""
-    history: list[Episode]
+    history: Sequence[Episode]
+    """In memory are the newest 10,000 to 20,000; older ones in a temporary file."""
     probes: list[dict[str, float]]
     """What a probe found, each with the episodes finished by then."""
+    evaluation: float | None = None
+    """The mean of the last evaluation."""
+    policy: Policy | None = None
+    """What was learned: it has `predict(obs)` and `values(obs)`."""
 
     def summary(self) -> dict[str, Any]:
-        """All but the history and the probes, for JSON."""
-        return {name: value for name, value in self._asdict().items() if name not in ("history", "probes")}
+        """All but the history, the probes and the policy, for JSON."""
+        return {name: value for name, value in self._asdict().items() if name not in ("history", "probes", "policy")}
 
 
 Probe = Callable[[Loop, Live], dict[str, float]]
@@ -113,8 +87,9 @@ Probe = Callable[[Loop, Live], dict[str, float]]
 
 def train(
     agent: str = "bsp",
-    env: str | Environment = "deep_sea",
+    env: World = "deep_sea",
     *,
+    game: str | None = None,
     size: int = 10,
     seed: int = 0,
     episodes: int | None = None,
@@ -129,22 +104,81 @@ def train(
     learned_below: float = 0.9,
     learned_after: int = 1,
     checkpoint_seconds: float = 60.0,
-    report: Callable[[Progress], None] = lambda progress: None,
+    evaluate_every: int | None = None,
+    evaluation_episodes: int = 10,
+    deploy: str = "mean",
+    report: Callable[[Any], None] = lambda progress: None,
     announce: Callable[[str], None] | None = None,
     probe: Probe | None = None,
-) -> Result:
-    """Train an agent by name in an environment by name (or your own, in gymnax's shape). Ctrl-C leaves a checkpoint.
+) -> Any:
+    """Train an agent. Ctrl-C leaves a checkpoint.
 
-    For so many `episodes`, or up to the episode that passes so many `steps`. `changes` to the preset's hyperparameters
-    (`agents.Settings`; no preset: the environment's own), `out` a folder for rows and checkpoints. It counts as learned
-    when average regret falls below `learned_below`, from episode `learned_after` on. `probe` looks at the run between
-    chunks of steps; `announce` hears advice on the prior's scale.
+    Args:
+        agent: Its name.
+        env: The environment: a name; one of your own in gymnax's shape, which is compiled; or whatever `Explorer`
+            takes, such as an environment of Gymnasium, which runs on the host.
+        game: Of `env="atari"`.
+        size: Of environments that have one.
+        seed: Everything random follows from it.
+        episodes: How many.
+        steps: Up to the episode that passes so many; on the host, up to so many.
+        preset: Of hyperparameters; none: the environment's own.
+        changes: To the preset's hyperparameters (`agents.Settings`).
+        out: A folder for rows and checkpoints.
+        resume: Go on with the run in that folder.
+        overwrite: Replace the run in that folder.
+        force: Resume a run of another version of priorax, where its files have the same format.
+        stop_when_learned: End when average regret falls below `learned_below`.
+        learned_below: The average regret that counts as learned.
+        learned_after: The first episode that may count so.
+        checkpoint_seconds: A checkpoint at least so often.
+        evaluate_every: Actions between two trials of what would be deployed; none: never.
+        evaluation_episodes: Of each trial.
+        deploy: What is tried, as `Policy.predict` has it.
+        report: Hears how far it is: a `Progress`, on the host a `HostProgress`.
+        announce: Hears advice on the prior's scale.
+        probe: Looks at a compiled run between chunks of steps.
+
+    Returns:
+        A `Result`, on the host a `HostResult`; its `policy` is what was learned.
+
+    Raises:
+        ValueError: If an argument is wrong; it says which, and what to do.
     """
+    tried = Evaluations(evaluate_every, evaluation_episodes, deploy).checked()
+    if not isinstance(env, Environment) and (not isinstance(env, str) or lives_on_host(env)):
+        if stop_when_learned or probe is not None:
+            name = "stop_when_learned=True" if stop_when_learned else f"probe={probe!r}"
+            raise ValueError(f"{name} is for compiled environments, and env={env!r} runs on the host; leave it out")
+        from priorax.loops.host_training import train_on_host  # late: it needs what is here
+
+        return train_on_host(
+            agent,
+            env,
+            game=game,
+            size=size,
+            seed=seed,
+            steps=steps,
+            episodes=episodes,
+            preset=preset,
+            changes=changes,
+            out=out,
+            resume=resume,
+            overwrite=overwrite,
+            force=force,
+            checkpoint_seconds=checkpoint_seconds,
+            evaluations=tried,
+            report=report,
+            announce=announce or (lambda words: None),
+        )
+    if game is not None:
+        raise ValueError(f"game={game!r} is for env='atari', not {env!r}; leave it out")
     if episodes is None and steps is None:
         episodes = DEFAULT_EPISODES
     for what, count in (("episodes", episodes), ("steps", steps)):
         if count is not None:
             positive_int(what, count)
+    checked_seed(seed)
     name = env if isinstance(env, str) else type(env).__name__
     preset = preset or preset_for(name)
     changes = changes or {}
@@ -155,19 +189,23 @@ def train(
     asked: dict[str, Any] = {"agent": agent, "env": name, "size": size, "seed": seed, "preset": preset}
     until = _Until(episodes, steps, learned_below, learned_after, stop_when_learned)
     adviser = Adviser(chosen.prior_scale)
+    evaluator = Evaluator(tried, seed, None if out is None else Path(out))
+    rest = (asked, until, evaluator, checkpoint_seconds, report, probe, adviser, announce)
     if out is None:
-        return _run(loop, key, params, None, asked, until, checkpoint_seconds, report, probe, adviser, announce)
+        return _run(loop, key, params, None, *rest)
+    interface = interface_of_environment(loop.env, params)
+    shown = {} if interface is None else {"interface": interface.as_json()}
     files = RunFolder(
         Path(out),
         lambda path: Checkpoints(path, loop.agent.buffer),
-        describe_run(asked, chosen),
-        {"episodes": episodes, "steps": steps},
+        describe_run({**asked, **shown}, chosen),
+        {"episodes": episodes, "steps": steps, **tried._asdict()},
         resume,
         overwrite,
         force=force,
     )
-    with contextlib.closing(files) as folder:
-        return _run(loop, key, params, folder, asked, until, checkpoint_seconds, report, probe, adviser, announce)
+    with contextlib.closing(files) as folder, contextlib.closing(evaluator):
+        return _run(loop, key, params, folder, *rest)
 
 
 def prepare(chosen: Settings, env: str | Environment, size: int, seed: int) -> tuple[Loop, PRNGKeyArray, Any]:
@@ -217,6 +255,7 @@ def _run(
     folder: RunFolder | None,
     asked: dict[str, Any],
     until: _Until,
+    evaluator: Evaluator,
     checkpoint_seconds: float,
     report: Callable[[Progress], None],
     probe: Probe | None,
@@ -224,17 +263,19 @@ def _run(
     announce: Callable[[str], None] | None,
 ) -> Result:
     """Start or go on, up to the end."""
-    history: list[Episode] = []
+    history: History[Episode] = History(Episode)
     probes: list[dict[str, float]] = []
     if folder is not None and folder.checkpoints.last is not None:
-        snapshot, history = folder.restore(loop, key, params)
+        snapshot, rows = folder.restore(loop, key, params)
+        history.extend(rows)
     else:
         snapshot = start(loop, key, params)
         _check_at_start(loop, snapshot.live)
+    evaluator.begin(int(snapshot.live.step))
     clock, held = _Clock(int(snapshot.live.step)), getattr(loop.env, "times", 1)
-    tells = getattr(loop.env, "tells_regret", False)
+    tells, scores = getattr(loop.env, "tells_regret", False), evaluator.scores
 
-    def first_below(rows: list[Episode]) -> int | None:
+    def first_below(rows: Iterable[Episode]) -> int | None:
         return episodes_to_learn(rows, until.below, until.after) if tells else None
 
     learned = first_below(history)
@@ -244,9 +285,10 @@ def _run(
         enough = until.episodes is not None and len(history) >= until.episodes
         return enough or (until.steps is not None and taken >= until.steps) or (until.stop and learned is not None)
 
+    size = evaluator.chunk(CHUNK)
     with interruptible() as interrupt:
         while not over():
-            following, ended, ends = advance(loop, key, params, snapshot, CHUNK)
+            following, ended, ends = advance(loop, key, params, snapshot, size)
             clock.lap(int(following.live.step))
             known = len(history)
             for row, end in zip(ended, ends, strict=True):
@@ -255,17 +297,18 @@ def _run(
                 learned = learned or first_below([row])
                 if over():  # the agent as it was at the end of the last episode, not of the chunk
                     if end < int(following.live.step):
-                        following = advance(loop, key, params, snapshot, CHUNK, until=end).snapshot
+                        following = advance(loop, key, params, snapshot, size, until=end).snapshot
                     break
             if folder is not None:
                 folder.append(history[known:])
             snapshot = following
+            evaluator.look(loop, params, snapshot.live)
             if folder is not None:
                 folder.checkpoint(snapshot, unless_younger_than=checkpoint_seconds)
             if probe is not None:
                 probes.append({"episode": len(history), **probe(loop, snapshot.live)})
             if announce is not None and clock.laps % CHUNKS_BETWEEN_LOOKS == 0:
-                returns = [row.total_return for row in history]
+                returns = [row.total_return for row in history.ends()]
                 good = learned is not None if tells else better(returns)
                 words = _advice(loop, snapshot.live, adviser, returns, good)
                 if words is not None:
@@ -273,7 +316,8 @@ def _run(
             if history[known:]:
                 last = history[-1]
                 regret = last.average_regret if tells else None
-                report(Progress(last.episode, last.total_return, regret, clock.speed * held, learned, taken))
+                speed = clock.speed * held
+                report(Progress(last.episode, last.total_return, regret, speed, learned, taken, scores.last))
             if interrupt.came:
                 if folder is not None:
                     folder.checkpoint(snapshot)
@@ -289,10 +333,17 @@ def _run(
         env_steps_per_second=clock.speed * held,
         history=history,
         probes=probes,
+        evaluation=scores.last,
+        policy=_policy(loop, params, snapshot.live),
     )
     if folder is not None:
         folder.finish(snapshot, result.summary())
     return result
+
+
+def _policy(loop: Loop, params: Any, live: Live) -> Policy | None:
+    interface = interface_of_environment(loop.env, params)
+    return None if interface is None else Policy(loop.agent, live.agent, interface)
 
 
 def _check_at_start(loop: Loop, live: Live) -> None:
@@ -332,50 +383,3 @@ class _Clock:
         if self.laps > 1:
             return (self.step - self.first_end) / max(self.now - self.after_first, 1e-9)
         return (self.step - self.first) / max(self.now - self.begun, 1e-9)
-
-
-def parse_changes(words: Sequence[str]) -> dict[str, Any]:
-    """Changes to settings, as words: `prior_scale=3`, `widths=50,50`, `epsilon=none`."""
-    changes = {}
-    for word in words:
-        name, sign, text = word.partition("=")
-        if not sign:
-            raise ValueError(f"set={word!r} must be NAME=VALUE; pass for example prior_scale=3")
-        changes[name] = _parse(one_of("setting", name, [field.name for field in dataclasses.fields(Settings)]), text)
-    return changes
-
-
-def _parse(name: str, text: str) -> Any:
-    """A value of that setting's kind."""
-    example = getattr(Settings(), name)
-    if name == "prior_scale" and text == "auto":
-        return text
-    try:
-        if isinstance(example, bool):
-            return {"true": True, "false": False}[text.lower()]
-        if isinstance(example, tuple):
-            return tuple(int(part) for part in text.strip("()").split(",") if part.strip())
-        if example is None:
-            return None if text.lower() == "none" else float(text)
-        return type(example)(text)
-    except (ValueError, KeyError):
-        kind = "a number or none" if example is None else f"like {example!r}"
-        raise ValueError(f"{name}={text!r} must be {kind}") from None
-
-
-def resumed(
-    path: Path, given: Mapping[str, Any], changes: Mapping[str, Any], defaults: Mapping[str, Any] = DEFAULTS
-) -> dict[str, Any]:
-    """What to ask for, to go on with the run in a folder; what was given on top must agree with it. `defaults` has the
-    names of all that can be asked for: those of `train`, unless told."""
-    found = read_config(path)
-    try:
-        asked = {name: found.get(name) if default is None else found[name] for name, default in defaults.items()}
-        stored = {**found["settings"], "widths": tuple(found["settings"]["widths"])}
-    except (KeyError, TypeError) as error:
-        raise BadFile(f"{path / 'run.json'} is damaged ({error!r}); start the run again with --overwrite") from None
-    if given.keys() & {"episodes", "steps"}:
-        asked |= dict.fromkeys(asked.keys() & {"episodes", "steps"})  # the new length, not also the old one
-    if any(asked[name] != given[name] for name in ("agent", "preset") if name in given):
-        return {**asked, **given, "changes": changes}  # other settings altogether: `train` says which
-    return {**asked, **given, "changes": {**stored, **changes}}

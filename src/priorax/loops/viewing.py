@@ -16,7 +16,7 @@ from jaxtyping import Array, PRNGKeyArray
 from priorax.agents import QLearner, settings
 from priorax.agents.named import AGENTS
 from priorax.beliefs import Ensemble, belief_values
-from priorax.checks import positive_int
+from priorax.checks import checked_seed, positive_int
 from priorax.loops.compiled import Live, Loop, start
 from priorax.loops.training import prepare
 
@@ -87,6 +87,7 @@ def record_deep_sea(
     """
     positive_int("episodes", episodes)
     positive_int("members", members)
+    checked_seed(seed)
     if positive_int("frames", frames) < FEWEST_FRAMES:
         raise ValueError(f"frames={frames} must be at least {FEWEST_FRAMES}; pass for example frames=60")
     chosen = settings(agent, preset, **(changes or {}))

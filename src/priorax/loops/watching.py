@@ -1,5 +1,8 @@
 """An episode of what a run has learned: the best actions by the mean of its members, no exploring, no learning."""
 
+import contextlib
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,10 +13,17 @@ import numpy as np
 from jaxtyping import PRNGKeyArray, PyTree
 
 from priorax.agents import Agent, settings
-from priorax.envs import Environment, Held
+from priorax.checks import checked_seed
+from priorax.envs import GYMNASIUM, Environment, Held
 from priorax.envs.cartpole import CartpoleSwingup
+from priorax.loops.asking import resumed
 from priorax.loops.checkpoints import Checkpoints
-from priorax.loops.training import prepare, resumed
+from priorax.loops.policy import load as load_policy
+from priorax.loops.run_folder import read_config
+from priorax.loops.training import prepare
+
+FRAMES = 25
+"""Of a film, each second, at most."""
 
 
 class Recording(NamedTuple):
@@ -52,7 +62,7 @@ def load(path: Path) -> Learned:
 
 def record(learned: Learned, seed: int = 0) -> Recording:
     """One episode in the compiled environment, from the start that the seed draws."""
-    key = jax.random.key(seed)
+    key = jax.random.key(checked_seed(seed))
     limit = getattr(learned.env, "horizon", 1000)
     states, rewards, ended = jax.tree.map(np.asarray, _roll(learned, key, limit))
     length = int(np.argmax(ended)) + 1 if ended.any() else limit
@@ -74,6 +84,67 @@ def _roll(learned: Learned, key: PRNGKeyArray, limit: int) -> tuple[PyTree, Any,
 
     first = agent.exploit(state, key, obs)
     return jax.lax.scan(step, (obs, begun, first), jnp.arange(limit))[1]
+
+
+class Film(NamedTuple):
+    """One episode as an environment draws it."""
+
+    pictures: list[np.ndarray]
+    milliseconds: int
+    """Between two of them."""
+    total: float
+    """Its return."""
+
+
+def record_in_gymnasium(path: Path, seed: int = 0) -> Film:
+    """One episode of what a run in Gymnasium has learned, as the environment draws it.
+
+    Args:
+        path: The run's folder.
+        seed: Of the environment.
+
+    Returns:
+        At most 25 pictures for each second.
+
+    Raises:
+        ValueError: If the run was elsewhere, or the environment cannot draw itself.
+    """
+    env_id = str(read_config(path)["env"]).removeprefix(GYMNASIUM)
+    policy = load_policy(path)
+    try:
+        import gymnasium
+    except ImportError as error:
+        raise ValueError(f'{error}; install what it needs with: pip install "priorax[gymnasium]"') from None
+    with _drawable(env_id), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of an environment that does not know the mode: it is refused below
+        env: Any = gymnasium.make(env_id, render_mode="rgb_array")
+    with contextlib.closing(env), _drawable(env_id):
+        if "rgb_array" not in env.metadata.get("render_modes", []):
+            raise ValueError(
+                f"{GYMNASIUM}{env_id} cannot draw itself: it has no render mode 'rgb_array'; play what was learned "
+                f"yourself: priorax.load({str(path)!r}).predict(obs)"
+            )
+        speed = env.metadata.get("render_fps") or FRAMES
+        every = max(1, round(speed / FRAMES))
+        obs, _ = env.reset(seed=checked_seed(seed))
+        pictures, total, ended, t = [], 0.0, False, 0
+        while not ended:
+            if t % every == 0:
+                pictures.append(np.asarray(env.render(), np.uint8))
+            obs, reward, terminated, truncated, _ = env.step(policy.predict(obs))
+            total, ended, t = total + float(reward), terminated or truncated, t + 1
+        pictures.append(np.asarray(env.render(), np.uint8))
+    return Film(pictures, max(20, round(1000 * every / speed)), total)
+
+
+@contextlib.contextmanager
+def _drawable(env_id: str) -> Iterator[None]:
+    import gymnasium
+
+    try:
+        yield
+    except gymnasium.error.Error as error:
+        raise ValueError(f"{GYMNASIUM}{env_id} cannot be drawn here: {error}") from None
 
 
 def record_in_mujoco(learned: Learned, seed: int = 0, every: int = 4) -> tuple[list[np.ndarray], float]:

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from priorax.agents import Settings, settings
-from priorax.envs import ENVIRONMENTS, GYMNAX, make_environment
-from priorax.envs.worlds import BSUITE, GYMNASIUM, lives_on_host
+from priorax.envs import BSUITE, ENVIRONMENTS, GYMNASIUM, GYMNAX, make_environment
+from priorax.envs.worlds import lives_on_host
+from priorax.loops.asking import parse_changes
 from priorax.loops.run_folder import as_json
-from priorax.loops.training import parse_changes
 from priorax.storage import BadFile
 
 DEPTH = 2
@@ -24,10 +24,13 @@ DEPTH = 2
 LEARNED_BELOW = 0.9
 """The average regret below which a run that is not over counts as learned; one that is over says so itself."""
 NEEDED = ("episode", "total_return")
+EVALUATED = ("step", "total_return")
 ASKED = ("agent", "env", "seed", "preset")
 SIZELESS = ("atari", "bernoulli_bandit", "cartpole_", GYMNASIUM, BSUITE, GYMNAX)
 """How the names of environments begin that ignore their size."""
 MISSING = object()
+LAST = 100
+"""Episodes that the return at the end of a run is the mean of, at most."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,8 @@ class Run:
     """The columns of episodes.csv."""
     result: Mapping[str, Any] | None
     """None where the run is not over."""
+    evaluations: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """The columns of evaluations.csv, where there is one."""
 
     @property
     def finished(self) -> bool:
@@ -111,9 +116,15 @@ class Run:
         first = int(self.rows["episode"][wrong[-1]]) + 1 if wrong.size else 1
         return first if first <= self.episodes else None
 
-    def mean_return(self, last: int = 100) -> float | None:
-        """Of the last episodes."""
+    def mean_return(self, last: int = LAST) -> float | None:
+        """Of the last episodes, or of all where there are fewer."""
         return float(np.mean(self.rows["total_return"][-last:])) if self.episodes else None
+
+    @property
+    def deployed(self) -> float | None:
+        """The mean return of the last evaluation; None where nothing was evaluated."""
+        steps = self.evaluations.get("step", np.zeros(0))
+        return float(np.mean(self.evaluations["total_return"][steps == steps[-1]])) if steps.size else None
 
 
 @dataclass
@@ -128,6 +139,16 @@ class Group:
     @property
     def first(self) -> Run:
         return self.runs[0]
+
+    @property
+    def counted(self) -> list[Run]:
+        """One run of each seed, the longest: another of the same seed is no further evidence."""
+        longest: dict[str, Run] = {}
+        for run in self.runs:
+            kept = longest.setdefault(str(run.config["seed"]), run)
+            if (run.episodes, run.finished) > (kept.episodes, kept.finished):
+                longest[str(run.config["seed"])] = run
+        return list(longest.values())
 
 
 def find_runs(folders: Sequence[Path]) -> list[Run]:
@@ -164,11 +185,13 @@ def read_run(path: Path, name: str) -> Run:
     lacking = [key for key in ASKED if key not in config]
     if lacking or not isinstance(config.get("settings"), dict):
         raise BadFile(f"{path / 'run.json'} is damaged (no {', '.join(lacking) or 'settings'}); leave this folder out")
-    rows = _read_columns(path / "episodes.csv")
+    rows = _read_columns(path / "episodes.csv", NEEDED)
+    tried = path / "evaluations.csv"
+    evaluations = _read_columns(tried, EVALUATED) if tried.is_file() else {}
     result = _read_object(path / "result.json") if (path / "result.json").is_file() else None
     if result is not None and result.get("episodes") != len(rows["episode"]):
         result = None  # it was resumed since, to be made longer
-    return Run(name, config, rows, result)
+    return Run(name, config, rows, result, evaluations)
 
 
 def _read_object(path: Path) -> dict[str, Any]:
@@ -181,14 +204,14 @@ def _read_object(path: Path) -> dict[str, Any]:
     return found
 
 
-def _read_columns(path: Path) -> dict[str, np.ndarray]:
+def _read_columns(path: Path, needed: Sequence[str]) -> dict[str, np.ndarray]:
     try:
-        text = path.read_text(encoding="utf-8") if path.is_file() else ",".join(NEEDED) + "\n"
-        header, *rows = list(csv.reader(text[: text.rfind("\n") + 1].splitlines())) or [list(NEEDED)]
+        text = path.read_text(encoding="utf-8") if path.is_file() else ",".join(needed) + "\n"
+        header, *rows = list(csv.reader(text[: text.rfind("\n") + 1].splitlines())) or [list(needed)]
         table = np.array([[float(cell) for cell in row] for row in rows]).reshape(len(rows), len(header))
     except (ValueError, csv.Error) as error:
         raise BadFile(f"{path} is damaged ({error}); leave this folder out, or run it again") from None
-    lacking = [name for name in NEEDED if name not in header]
+    lacking = [name for name in needed if name not in header]
     if lacking:
         raise BadFile(f"{path} is damaged (no column {', '.join(lacking)}); leave this folder out, or run it again")
     return {name: table[:, i] for i, name in enumerate(header)}
@@ -247,6 +270,9 @@ def command(run: Run) -> tuple[str, str]:
     parts = ["priorax", "apex" if distributed else "train"]
     for name in (name for name in names if config.get(name) is not None):
         parts += [f"--{name}", str(config[name])]
+    if config.get("evaluate_every") is not None:
+        for name in (name for name in EVALUATING if config.get(name) is not None):
+            parts += [f"--{name.replace('_', '-')}", str(config[name])]
     parts += ["--stop-when-learned"] if _stopped_when_learned(run) else []
     parts += ["--set", *words] if words else []
     notes = [f"this version knows no setting {', '.join(unknown)}"] if unknown else []
@@ -255,6 +281,9 @@ def command(run: Run) -> tuple[str, str]:
     differing = [name for name, value in config["settings"].items() if name not in unknown and again[name] != value]
     notes += [f"the command line cannot say {', '.join(differing)} as they were"] if differing else []
     return shlex.join(parts), f"Not quite the same: {'; '.join(notes)}." if notes else ""
+
+
+EVALUATING = ("evaluate_every", "evaluation_episodes", "deploy")
 
 
 def _stopped_when_learned(run: Run) -> bool:

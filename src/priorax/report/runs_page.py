@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from priorax.report.runs import LEARNED_BELOW, Group, Run, command, find_runs, group_runs, word
+from priorax.report.runs import LAST, LEARNED_BELOW, Group, Run, command, find_runs, group_runs, word
 from priorax.report.viewer import write_page
 from priorax.version import __version__
 
@@ -56,20 +56,24 @@ def _task(task: str, groups: Sequence[Group]) -> dict[str, Any]:
     by_step = [] if same is not None and same > 0 else _each(groups, _returns_by_step)
     if any(curve["runs"] for curve in by_step):
         charts.append({"title": "Return by step", "x": "step", "y": "return", "smooth": True, "curves": by_step})
+    deployed = _each(groups, _deployed_by_step)
+    if any(curve["runs"] for curve in deployed):
+        evaluated = {"title": "Return of what is deployed, by step", "x": "step", "y": "return", "smooth": False}
+        charts.append({**evaluated, "curves": deployed})
     regrets = _each(groups, _regrets)
     if any(curve["runs"] for curve in regrets):
         regret = {"title": "Average regret by episode", "x": "episode", "y": "average regret", "smooth": False}
         charts.append({**regret, "curves": regrets, "learned": LEARNED_BELOW})
     note = f"Every episode takes {same:,.0f} steps: by step, curves look the same." if same and same > 0 else ""
     labels = [
-        {"label": group.label, "seeds": len(group.runs), "open": sum(not run.finished for run in group.runs)}
+        {"label": group.label, "seeds": len(group.counted), "open": sum(not run.finished for run in group.counted)}
         for group in groups
     ]
     return {"task": task, "groups": labels, "charts": charts, "note": note}
 
 
 def _each(groups: Sequence[Group], curve: Callable[[Sequence[Run]], dict[str, Any]]) -> list[dict[str, Any]]:
-    return [curve([run for run in group.runs if run.episodes]) for group in groups]
+    return [curve([run for run in group.counted if run.episodes]) for group in groups]
 
 
 def _returns(runs: Sequence[Run]) -> dict[str, Any]:
@@ -90,18 +94,27 @@ def _by_episode(runs: Sequence[Run], column: str, kind: Callable[[np.ndarray], A
 
 
 def _returns_by_step(runs: Sequence[Run]) -> dict[str, Any]:
-    """Means of the episodes that ended in so many steps; where none did, the last that is known."""
     runs = [run for run in runs if run.steps is not None]
-    steps = [np.asarray(run.steps) for run in runs]
+    return _by_step(runs, [np.asarray(run.steps) for run in runs], [run.rows["total_return"] for run in runs])
+
+
+def _deployed_by_step(runs: Sequence[Run]) -> dict[str, Any]:
+    runs = [run for run in runs if run.deployed is not None]
+    tried = [run.evaluations for run in runs]
+    return _by_step(runs, [each["step"] for each in tried], [each["total_return"] for each in tried])
+
+
+def _by_step(runs: Sequence[Run], steps: Sequence[np.ndarray], returns: Sequence[np.ndarray]) -> dict[str, Any]:
+    """Means of the episodes that ended in so many steps; where none did, the last that is known."""
     most = max((int(mine[-1]) for mine in steps), default=1)
-    points = max(1, min(POINTS, int(np.median([run.episodes for run in runs])))) if runs else 1
+    points = max(1, min(POINTS, int(np.median([len(np.unique(mine)) for mine in steps])))) if runs else 1
     width = max(1, math.ceil(most / points))
     values = []
-    for run, mine in zip(runs, steps, strict=True):
+    for mine, paid in zip(steps, returns, strict=True):
         places = np.clip((mine - 1) // width, 0, points - 1)
         line: list[float | None] = [None] * (int(places[-1]) + 1)
         for place in np.unique(places):
-            line[int(place)] = _finite(np.mean(run.rows["total_return"][places == place]))
+            line[int(place)] = _finite(np.mean(paid[places == place]))
         for i in range(1, len(line)):
             line[i] = line[i - 1] if line[i] is None else line[i]
         values.append(line)
@@ -131,6 +144,10 @@ def _summary(runs: Sequence[Run], groups: Sequence[Group], tasks: dict[str, list
     unfinished = sum(not run.finished for run in runs)
     total = sum(run.episodes for run in runs)
     words = [f"{_many(len(runs), 'run')} of {_many(len(groups), 'kind')}, {_many(total, 'episode')} in all."]
+    repeated = len(runs) - sum(len(group.counted) for group in groups)
+    if repeated:
+        same = "One of them repeats" if repeated == 1 else f"{repeated} of them repeat"
+        words.append(f"{same} a seed with the same settings: of each seed, the longest counts.")
     words.append(
         "All are finished." if not unfinished else f"{unfinished} of them not finished: shown as far as they are."
     )
@@ -145,32 +162,60 @@ def _summary(runs: Sequence[Run], groups: Sequence[Group], tasks: dict[str, list
 
 def _outcome(group: Group) -> str:
     """In a few words."""
-    telling = [run for run in group.runs if run.tells_regret]
+    tried = [run.deployed for run in group.counted if run.deployed is not None]
+    deployed = f"; deployed {np.mean(tried):.4g} in the last evaluation" if tried else ""
+    telling = [run for run in group.counted if run.tells_regret]
     if telling:
         learned = [run for run in telling if run.learned is not None]
+        without = [run.episodes for run in telling if run.learned is None]
         if not learned:
-            most = max(run.episodes for run in telling)
-            return f"not learned in {_many(most, 'episode')} by any of {_many(len(telling), 'seed')}"
+            return f"not learned in {_from_to(without, 'episode')} by any of {_many(len(telling), 'seed')}{deployed}"
         middle = _median([run.learned for run in telling])
         median = f", median {_plain(middle)} episodes" if math.isfinite(middle) else ""
-        return f"learned by {len(learned)} of {_many(len(telling), 'seed')}{median}"
-    ends = [end for run in group.runs if (end := run.mean_return()) is not None]
-    return f"mean return {np.mean(ends):.4g} over the last 100 episodes" if ends else "no episode has ended yet"
+        rest = f", not in {_from_to(without, 'episode')} by the rest" if without else ""
+        return f"learned by {len(learned)} of {_many(len(telling), 'seed')}{median}{rest}{deployed}"
+    ended = [run for run in group.counted if run.episodes]
+    if not ended:
+        return f"no episode has ended yet{deployed}"
+    last = _from_to([min(run.episodes, LAST) for run in ended], "episode")
+    return f"mean return {np.mean([run.mean_return() for run in ended]):.4g} over the last {last}{deployed}"
 
 
 def _times(groups: Sequence[Group], several: bool) -> str:
     header = ["kind", "learned", "median episodes to learn", "by seed"]
-    header += ["median episodes to solve", "by seed", "mean return, last 100"]
+    header += ["median episodes to solve", "by seed", "mean return at the end"]
+    tried = any(run.deployed is not None for group in groups for run in group.counted)
+    header += ["deployed, last evaluation"] if tried else []
     rows = []
     for group in groups:
-        learn = [(run, run.learned) for run in group.runs if run.tells_regret]
-        solve = [(run, run.solved) for run in group.runs if run.tells_solved]
-        ends = [end for run in group.runs if (end := run.mean_return()) is not None]
+        learn = [(run, run.learned) for run in group.counted if run.tells_regret]
+        solve = [(run, run.solved) for run in group.counted if run.tells_solved]
         count = f"{sum(when is not None for _, when in learn)} of {len(learn)}" if learn else ABSENT
         row = [_name(group, several), count, _middle(learn, "learned"), _by_seed(learn)]
-        row += [_middle(solve, "solved"), _by_seed(solve), f"{np.mean(ends):.4g}" if ends else "no episode yet"]
+        row += [_middle(solve, "solved"), _by_seed(solve), _end(group.counted)]
+        row += [_deployed(group.counted)] if tried else []
         rows.append(row)
     return _table(header, rows)
+
+
+def _end(runs: Sequence[Run]) -> str:
+    ended = [run for run in runs if run.episodes]
+    if not ended:
+        return "no episode yet"
+    last = _from_to([min(run.episodes, LAST) for run in ended], "episode")
+    mean = np.mean([run.mean_return() for run in ended])
+    return f'{mean:.4g} <small class="soft">last {last}</small>'
+
+
+def _deployed(runs: Sequence[Run]) -> str:
+    found = [run.deployed for run in runs if run.deployed is not None]
+    return f"<b>{np.mean(found):.4g}</b>" if found else f'<span class="soft">{ABSENT}</span>'
+
+
+def _from_to(counts: Sequence[int], noun: str) -> str:
+    """5 episodes; or 5 to 10 episodes, where they differ."""
+    low, high = min(counts), max(counts)
+    return _many(high, noun) if low == high else f"{low:,} to {_many(high, noun)}"
 
 
 def _median(times: Iterable[int | None]) -> float:
@@ -232,15 +277,18 @@ def _runs(groups: Sequence[Group]) -> str:
     parts = []
     for group in groups:
         title = f"<summary>{_name(group, with_task=True)}, {_many(len(group.runs), 'run')}</summary>"
-        parts.append(f'<details{shown}>{title}<ul class="runs">{"".join(map(_run, group.runs))}</ul></details>')
+        counted = {run.name for run in group.counted}
+        each = "".join(_run(run, run.name in counted) for run in group.runs)
+        parts.append(f'<details{shown}>{title}<ul class="runs">{each}</ul></details>')
     return "".join(parts)
 
 
-def _run(run: Run) -> str:
+def _run(run: Run, counted: bool) -> str:
     again, note = command(run)
     facts = [f"seed {run.config['seed']}", _many(run.episodes, "episode")]
     if run.steps is not None and run.episodes:
         facts.append(f"{run.steps[-1]:,.0f} steps")
+    facts += [] if counted else ["repeats a seed, not counted above"]
     facts.append(f"priorax {run.config.get('version', 'of unknown version')}")
     state = "" if run.finished else f' <span class="open">not finished{_asked(run)}</span>'
     shown = f'<pre><code class="again">{_text(again)}</code></pre>' if again else ""
