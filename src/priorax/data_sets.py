@@ -22,6 +22,7 @@ from priorax.noise import Noise, as_noise
 ROWS_AT_ONCE = 4096
 """Rows that priors and scores are computed for at once: memory does not grow with members x rows x width."""
 
+
 class Data(eqx.Module):
     """A data set as the streams see it: `data_noise` has been drawn. Rows past `num_rows` are padding."""
 
@@ -90,8 +91,8 @@ def _assemble(
     noise: Noise,
     key: PRNGKeyArray,
     x: Any,
-    y: Array,
-    sample_weight: Float[Array, " row"],
+    y: Any,
+    sample_weight: Any,
     num_rows: Array,
     seen: Array,
 ) -> Data:
@@ -114,9 +115,14 @@ def _assemble(
 
 
 def _prior_values(belief: Belief, state: State, x: Any, size: int) -> Float[Array, "row stream output prior"] | None:
-    if not isinstance(belief, Ensemble) or belief.prior is None:
+    if not isinstance(belief, Ensemble):
         return None
-    return in_row_chunks(lambda rows: jnp.moveaxis(belief.prior_values(state, rows), 0, 1), x, size)
+
+    def of_rows(rows: Any) -> Array | None:
+        values = belief.prior_values(state, rows)
+        return None if values is None else jnp.moveaxis(values, 0, 1)
+
+    return in_row_chunks(of_rows, x, size)
 
 
 def in_row_chunks(function: Callable[[Any], Any], rows: Any, size: int) -> Any:
@@ -162,7 +168,8 @@ def split_rows(key: PRNGKeyArray, y: np.ndarray, share: float, is_label: bool) -
         cut = int(wanted.sum())
     if cut < 1 or cut >= n:
         raise ValueError(
-            f"validation_fraction={share} of {n} examples leaves no data on one side; pass more data or another fraction"
+            f"validation_fraction={share} of {n} examples leaves no data on one side; "
+            "pass more data or another fraction"
         )
     return order[:cut], order[cut:]
 

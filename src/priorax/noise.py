@@ -3,8 +3,8 @@
 Drawn ONCE per (example, member) and then fixed; drawn again at every step it would average out, and neither
 the bootstrap nor lemma 3 would be left. A noise gives each example a weight of mean one, or moves its target.
 
-There are n examples, in arrays of `size` rows (n if not given): with `size` fixed, n may be traced, so that data sets of
-like size share compiled code. What the rows past n get is never read.
+There are n examples, in arrays of `size` rows (n if not given): with `size` fixed, n may be traced, so that data sets
+of like size share compiled code. What the rows past n get is never read.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,6 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from priorax.checks import non_negative, one_of
-
 
 Count = int | Int[Array, ""]
 

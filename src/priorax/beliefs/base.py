@@ -109,7 +109,7 @@ class Given(eqx.Module):
         return self.transformation.update
 
 
-def as_optimizer(optimizer: Any) -> Optimizer:
+def as_optimizer(optimizer: Any) -> Any:
     """`Adam` or `RMSProp` as it is; any optax transformation as one that jax takes apart no further."""
     return optimizer if isinstance(optimizer, eqx.Module) else Given(optimizer)
 
