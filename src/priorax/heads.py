@@ -107,7 +107,12 @@ class Gaussian:
         return log_std + 0.5 * ((out[0] - target) * jnp.exp(-log_std)) ** 2
 
     def mixture_loss(self, outs: Outs, target: Number) -> Number:
-        return _mixture(jax.vmap(lambda out: self.loss(out, target))(outs))
+        """Of the normal distribution with the mixture's mean and variance, which is what predictions are read as: one
+        draw that is too sure of itself weighs as much there as any other."""
+        values, noise = jax.vmap(self.value)(outs), jax.vmap(self.noise)(outs)
+        disagreement = jnp.sum((values - jnp.mean(values)) ** 2) / max(outs.shape[0] - 1, 1)
+        variance = jnp.mean(noise**2) + disagreement
+        return 0.5 * (jnp.log(variance) + (jnp.mean(values) - target) ** 2 / variance)
 
     def backup(self, next_out: Out, reward: Number, discount: Number) -> Number:
         return reward + discount * next_out[0]
@@ -146,7 +151,7 @@ class Classes:
         return -jax.nn.log_softmax(out)[target]
 
     def mixture_loss(self, outs: Outs, target: Array) -> Number:
-        return _mixture(jax.vmap(lambda out: self.loss(out, target))(outs))
+        return self.loss(jax.nn.logsumexp(jax.nn.log_softmax(outs), axis=0), target)
 
     def backup(self, next_out: Out, reward: Number, discount: Number) -> Array:
         raise TypeError("a Classes head has no Bellman backup; use Scalar, C51 or Quantiles for Q-learning")
@@ -263,11 +268,6 @@ class Quantiles:
 
     def add_prior(self, out: Out, prior: Float[Array, "1"]) -> Out:
         return out + prior
-
-
-def _mixture(losses: Float[Array, " draw"]) -> Number:
-    """Negative log likelihood under the equal mixture, of each draw's own."""
-    return jnp.log(losses.shape[0]) - jax.nn.logsumexp(-losses)
 
 
 def _spread(mass: Out, points: Out) -> Number:

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
-from scipy.special import entr
+from scipy.special import entr, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
@@ -181,7 +181,7 @@ class PriorEnsembleClassifier(ClassifierMixin, PriorEnsemble):
 
     def predict_proba(self, X: Any) -> Any:
         """The mean of the members' probabilities, [n, classes]; a list of these for several outputs."""
-        return self._per_output(self._chunks(self._asked(X), _member_proba, _mean_proba)[0])
+        return self._per_output(self._chunks(self._asked(X), _logits, _mean_proba)[0])
 
     def predict_log_proba(self, X: Any) -> Any:
         """The logarithm of `predict_proba`."""
@@ -199,13 +199,13 @@ class PriorEnsembleClassifier(ClassifierMixin, PriorEnsemble):
 
     def predict_uncertainty(self, X: Any) -> Uncertainty:
         """Mean probabilities, and in nats: mutual information, mean entropy, entropy of the mean."""
-        proba, aleatoric, total = self._chunks(self._asked(X), _member_proba, _class_moments)
+        proba, aleatoric, total = self._chunks(self._asked(X), _logits, _class_moments)
         parts = (np.maximum(total - aleatoric, 0.0), aleatoric, total)
         return Uncertainty(self._per_output(proba), *(part[:, 0] if self.flat_y_ else part for part in parts))
 
     def sample(self, X: Any, num_samples: int = 1, random_state: Any = None) -> Any:
         """Probabilities by members drawn at random: [num_samples, n, classes], or a list of these."""
-        members = np.moveaxis(self._chunks(self._asked(X), _member_proba, _all_proba)[0], 0, 1)
+        members = np.moveaxis(self._chunks(self._asked(X), _logits, _all_proba)[0], 0, 1)
         return self._per_output(members[self._drawn_members(num_samples, random_state)])
 
     def _per_output(self, proba: np.ndarray) -> Any:
@@ -226,21 +226,22 @@ def _same_labels(known: Any, given: Any) -> bool:
 
 
 @jax.jit
-def _member_proba(belief: Ensemble, state: State, x: Any) -> tuple[Array]:
-    """Every member's probabilities: [member, row, output, class]."""
-    return (jax.nn.softmax(outputs(belief, state, x)),)
+def _logits(belief: Ensemble, state: State, x: Any) -> tuple[Array]:
+    """Every member's logits: [member, row, output, class]."""
+    return (outputs(belief, state, x),)
 
 
-def _all_proba(proba: np.ndarray) -> tuple[np.ndarray]:
-    return (np.moveaxis(proba, 0, 1),)
+def _all_proba(logits: np.ndarray) -> tuple[np.ndarray]:
+    return (np.moveaxis(softmax(logits, axis=-1), 0, 1),)
 
 
-def _mean_proba(proba: np.ndarray) -> tuple[np.ndarray]:
-    return (mean_of(proba),)
+def _mean_proba(logits: np.ndarray) -> tuple[np.ndarray]:
+    return (mean_of(softmax(logits, axis=-1)),)
 
 
-def _class_moments(proba: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _class_moments(logits: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean probabilities [row, output, class]; mean entropy and entropy of the mean [row, output]."""
+    proba = softmax(logits, axis=-1)
     mean = mean_of(proba)
     return mean, mean_of(_entropy(proba)), _entropy(mean)
 

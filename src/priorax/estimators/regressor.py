@@ -22,7 +22,7 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
     and ask `predict_uncertainty`.
 
     X may be sparse. Networks see dense numbers, so that fitting takes 4 bytes x rows x features (several times while it
-    is being padded), as for dense X; predicting makes 4,096 rows dense at a time. Of `sample_weight` only ratios matter.
+    is being padded), as for dense X; predicting makes 4,096 rows dense at a time. Of `sample_weight` ratios matter.
     `set_params` after `fit` changes nothing before the next `fit`; `partial_fit` goes on with the model that there is,
     and takes noise, batch_size and partial_steps as they are set then.
 

@@ -81,9 +81,9 @@ def standardised(name: str, columns: Any, mean: np.ndarray, scale: np.ndarray) -
     if len(bad):
         row, j = bad[0]
         raise ValueError(
-            f"{name} holds {columns[row, j]:.3g} in row {row}, column {j}, over {np.finfo(np.float32).max:.2g} times the "
-            f"scale there ({scale[j]:.3g}), which float32 does not carry; remove the row, divide {name} by a constant, or "
-            "fit with standardize=True"
+            f"{name} holds {columns[row, j]:.3g} in row {row}, column {j}, over {np.finfo(np.float32).max:.2g} times "
+            f"the scale there ({scale[j]:.3g}), which float32 does not carry; remove the row, divide {name} by a "
+            "constant, or fit with standardize=True"
         )
     return result
 
