@@ -13,7 +13,7 @@ from sklearn.preprocessing import PolynomialFeatures
 
 from priorax import PriorEnsembleClassifier, PriorEnsembleRegressor
 from priorax.beliefs import L2
-from priorax.estimators import ROWS
+from priorax.estimators import SIZES
 from priorax.noise import Gaussian
 from priorax.priors import Function
 
@@ -64,7 +64,7 @@ def test_random_state_reproduces_to_the_bit_and_matters():
 def test_a_prediction_does_not_depend_on_what_else_is_asked(regressor):
     """To the bit: alone, among few, and in another chunk."""
     many = np.concatenate([X] * 40)
-    assert len(many) > ROWS
+    assert len(many) > SIZES[-1]
     whole = regressor.predict(many)
     np.testing.assert_array_equal(whole[: len(X)], regressor.predict(X))
     np.testing.assert_array_equal(whole[-len(X) :], regressor.predict(X))

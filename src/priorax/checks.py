@@ -22,9 +22,9 @@ def non_negative(name: str, value: object) -> float:
     return _in_range(name, value, lambda v: v >= 0, "a finite number of at least 0", 1.0)
 
 
-def positive(name: str, value: object) -> float:
-    """A finite number above zero, or a ValueError that says so."""
-    return _in_range(name, value, lambda v: v > 0, "a finite number above 0", 1.0)
+def positive(name: str, value: object, example: float = 1.0) -> float:
+    """A finite number above zero, or a ValueError that says so and gives the example."""
+    return _in_range(name, value, lambda v: v > 0, "a finite number above 0", example)
 
 
 def fraction(name: str, value: object) -> float:

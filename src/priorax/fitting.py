@@ -8,33 +8,24 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from priorax.beliefs.base import Batch, Belief, State, stream_losses
-from priorax.beliefs.ensemble import Ensemble
-from priorax.checks import NonFinite, fraction, positive_int
-from priorax.noise import Noise, as_noise
+from priorax.beliefs import ENSEMBLES
+from priorax.beliefs.base import Belief, State, Wrapper
+from priorax.checks import NonFinite, positive_int
+from priorax.data_sets import Data, checked, form_data, full_batch, in_row_chunks, minibatch, split_rows
+from priorax.heads import Classes
+from priorax.noise import as_noise
 from priorax.progress import steps_bar
 
 CHUNK = 100
 """Steps between two looks of the host."""
 
-
-class Data(eqx.Module):
-    """A data set as the streams see it: `data_noise` has been drawn. Rows past `num_rows` are padding."""
-
-    x: PyTree
-    """[row, ...]"""
-    target: Array
-    """[row, stream or 1, output, ...]"""
-    weight: Float[Array, "row stream"]
-    prior: Float[Array, "row stream output prior"] | None
-    count: Float[Array, " stream"]
-    num_rows: Int[Array, ""]
+DRAWS = 20
+"""How many functions of a belief that is no ensemble stand for it in validation."""
 
 
 class Fit(NamedTuple):
@@ -47,63 +38,6 @@ class Fit(NamedTuple):
 
 class NonFiniteLoss(NonFinite):
     """Training diverged; the message names step and member."""
-
-
-def form_data(
-    belief: Belief,
-    state: State,
-    x: Any,
-    y: Any,
-    *,
-    key: PRNGKeyArray,
-    noise: Any = "none",
-    sample_weight: Any = None,
-    seen: int = 0,
-) -> Data:
-    """Lines 3 and 4 of algorithm 1: each stream's own copy of the data, its noise drawn once, priors evaluated once.
-
-    `seen`: how many examples the belief has learned from before (for `n` of equation 4).
-    """
-    n, y, sample_weight = _checked(belief, x, y, sample_weight)
-    noise = as_noise(noise)
-    weight, shift = _draw_noise(noise, key, belief.num_streams, n, belief.num_outputs)
-    if shift is not None and not np.issubdtype(y.dtype, np.floating):
-        raise ValueError(f"noise={noise!r} moves targets, but these targets are classes; use a resampling noise")
-    targets = jnp.asarray(y)[None] if shift is None else jnp.asarray(y)[None] + shift
-    padded = _bucket(n)
-    return _assemble(
-        belief,
-        state,
-        jax.tree.map(lambda leaf: _pad(np.asarray(leaf), padded, mode="edge"), x),
-        _pad(np.moveaxis(np.asarray(targets), 0, 1), padded),
-        _pad(np.asarray(weight).T * np.asarray(sample_weight, dtype=np.float32)[:, None], padded),
-        jnp.asarray(n),
-        jnp.asarray(seen, dtype=float),
-    )
-
-
-@functools.partial(jax.jit, static_argnums=(0, 2, 3, 4))
-def _draw_noise(
-    noise: Noise, key: PRNGKeyArray, num_streams: int, n: int, num_outputs: int
-) -> tuple[Float[Array, "stream row"], Float[Array, "stream row output"] | None]:
-    """Weights and target shifts of every (stream, example)."""
-    key_weight, key_shift = jax.random.split(key)
-    weight = jax.vmap(lambda k: noise.weights(k, n))(jax.random.split(key_weight, num_streams))
-    return weight, jax.vmap(lambda k: noise.shift(k, n, num_outputs))(jax.random.split(key_shift, num_streams))
-
-
-@eqx.filter_jit
-def _assemble(belief: Belief, state: State, x: Any, y: Any, weight: Any, num_rows: Array, seen: Array) -> Data:
-    target = jax.vmap(jax.vmap(jax.vmap(belief.head.encode)))(y)
-    prior = belief.prior_values(state, x) if isinstance(belief, Ensemble) else None
-    return Data(
-        x=x,
-        target=target,
-        weight=weight,
-        prior=None if prior is None else jnp.moveaxis(prior, 0, 1),
-        count=jnp.broadcast_to(seen + num_rows, (belief.num_streams,)),
-        num_rows=num_rows,
-    )
 
 
 def fit(
@@ -120,34 +54,42 @@ def fit(
     own_batches: bool = False,
     progress: Callable[[int, float], None] | bool = False,
 ) -> Fit:
-    """Fit a belief to `data = (x, y)`: x [n, ...] (any pytree), y [n] or [n, num_outputs].
+    """Fit a belief to a data set.
 
-    noise                data noise by name or object, drawn once per (example, member)
-    batch_size           None, or at least n: full batches; else drawn uniformly at each step
-    own_batches          members draw their own minibatches; else they share them (their weights stay their own)
-    validation_fraction  hold out this share and stop when its loss has not fallen for `patience` chunks of 100 steps
-    progress             True shows a bar; a function is called after each chunk with the steps done and the mean loss
+    Args:
+        belief: what to fit.
+        data: x [n, ...] (any pytree) and y [n] or [n, num_outputs]: numbers, or for a `Classes` head labels 0, 1, ...
+        key: everything random follows from it.
+        noise: data noise by name or object, drawn once per (example, member).
+        sample_weight: [n]; all ones if None.
+        steps: of the optimiser.
+        batch_size: None, or at least n: full batches; else drawn uniformly at each step.
+        validation_fraction: hold out this share (of classes: the same share of each) and stop when the loss of what the
+            belief predicts as a whole (the mean of all members, the mixture of their distributions) has not fallen for
+            `patience` chunks of 100 steps.
+        patience: see there.
+        own_batches: members draw their own minibatches; else they share them (their weights stay their own).
+        progress: True shows a bar; a function is called after each chunk with the steps done and the mean loss.
+
+    Returns:
+        The fitted state (with validation the best one), every step's losses, and whether it stopped early.
+
+    Raises:
+        ValueError: if settings or data cannot be trained with.
+        NonFiniteLoss: if training diverges.
     """
     steps = positive_int("steps", steps)
-    x, y = data
     key_init, key_data, key_split, key_train = jax.random.split(key, 4)
-    n, y, sample_weight = _checked(belief, x, y, sample_weight)
+    x, y, sample_weight = checked(belief, *data, sample_weight)
     noise, patience = as_noise(noise), positive_int("patience", patience)
-    state = _init(belief, key_init, jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], x))
+    state = start(belief, key_init, x)
     held: Data | None = None
     if validation_fraction is not None:
-        order = np.asarray(jax.random.permutation(key_split, n))
-        cut = int(n * fraction("validation_fraction", validation_fraction))
-        if cut < 1 or cut >= n:
-            raise ValueError(
-                f"validation_fraction={validation_fraction} of {n} examples leaves no data on one side; "
-                "pass more data or another fraction"
-            )
-        take = functools.partial(_rows, order[:cut])
-        held = form_data(belief, state, jax.tree.map(take, x), take(y), key=key_data, sample_weight=take(sample_weight))
-        take = functools.partial(_rows, order[cut:])
-        x, y, sample_weight = jax.tree.map(take, x), take(y), take(sample_weight)
-        noise = noise.take(order[cut:])
+        out, kept = split_rows(key_split, y, validation_fraction, isinstance(belief.head, Classes))
+        part = jax.tree.map(lambda leaf: leaf[out], (x, y, sample_weight))
+        held = form_data(belief, state, part[0], part[1], key=key_data, sample_weight=part[2])
+        x, y, sample_weight = jax.tree.map(lambda leaf: leaf[kept], (x, y, sample_weight))
+        noise = noise.take(kept)
     formed = form_data(belief, state, x, y, key=key_data, noise=noise, sample_weight=sample_weight)
     with steps_bar(progress is True, steps, "fit") as bar:
         return train(
@@ -162,6 +104,11 @@ def fit(
             patience=patience,
             progress=progress if callable(progress) else bar,
         )
+
+
+def start(belief: Belief, key: PRNGKeyArray, x: Any) -> State:
+    """The state before training, for inputs like those of x [n, ...]."""
+    return _init(belief, key, jax.tree.map(lambda leaf: np.asarray(leaf)[0], x))
 
 
 def train(
@@ -203,14 +150,14 @@ def train(
     return Fit(state if held is None else best, np.concatenate(losses), False)
 
 
-@eqx.filter_jit
+@jax.jit
 def _init(belief: Belief, key: PRNGKeyArray, x: Any) -> State:
     return belief.init(key, x)
 
 
-@eqx.filter_jit
+@jax.jit
 def _observe(belief: Belief, state: State, data: Data) -> State:
-    return belief.observe(state, _full_batch(data, normalise=False))
+    return belief.observe(state, full_batch(data, normalise=False))
 
 
 @functools.partial(jax.jit, static_argnames=("size", "own_batches"))
@@ -229,56 +176,35 @@ def _run(
     def body(i: Array, carry: tuple[State, Array]) -> tuple[State, Array]:
         state, losses = carry
         key_rows, key_update = jax.random.split(jax.random.fold_in(key, first + i))
-        batch = _full_batch(data) if size is None else _minibatch(data, key_rows, size, own_batches)
+        batch = full_batch(data) if size is None else minibatch(data, key_rows, size, own_batches)
         state, info = belief.update(state, batch, key_update)
         return state, losses.at[i].set(info.loss)
 
     return jax.lax.fori_loop(0, length, body, (state, jnp.zeros((CHUNK, belief.num_streams))))
 
 
-def _minibatch(data: Data, key: PRNGKeyArray, size: int, own: bool) -> Batch:
-    streams = data.weight.shape[1]
-    if not own:
-        rows = _uniform_rows(key, (size,), data.num_rows)
-        return _batch(data, lambda leaf: leaf[rows], shared=True)
-    rows = _uniform_rows(key, (size, streams), data.num_rows)
-    stream = jnp.arange(streams)
-    return Batch(
-        x=jax.tree.map(lambda leaf: leaf[rows.T], data.x),
-        target=jnp.swapaxes(data.target[rows, jnp.minimum(stream, data.target.shape[1] - 1)], 0, 1),
-        weight=data.weight[rows, stream].T,
-        count=data.count,
-        prior=None if data.prior is None else jnp.swapaxes(data.prior[rows, stream], 0, 1),
-    )
-
-
-def _uniform_rows(key: PRNGKeyArray, shape: tuple[int, ...], num_rows: Array) -> Int[Array, "..."]:
-    """Row numbers in [0, num_rows), uniform to within num_rows/2³²; a third of `randint`'s cost."""
-    return (jax.random.bits(key, shape) % num_rows.astype(jnp.uint32)).astype(jnp.int32)
-
-
-def _full_batch(data: Data, normalise: bool = True) -> Batch:
-    """All rows, padding with weight zero; `normalise` makes the mean over padded rows the mean over real ones."""
-    factor = data.weight.shape[0] / data.num_rows if normalise else 1.0
-    return eqx.tree_at(lambda b: b.weight, _batch(data, lambda leaf: leaf, shared=True), factor * data.weight.T)
-
-
-def _batch(data: Data, take: Callable[[Array], Array], shared: bool) -> Batch:
-    target = jnp.swapaxes(take(data.target), 0, 1)
-    return Batch(
-        x=jax.tree.map(take, data.x),
-        target=jnp.broadcast_to(target, (data.weight.shape[1], *target.shape[1:])),
-        weight=take(data.weight).T,
-        count=data.count,
-        prior=None if data.prior is None else jnp.swapaxes(take(data.prior), 0, 1),
-        shared=shared,
-    )
-
-
-@eqx.filter_jit
+@jax.jit
 def _held_loss(belief: Belief, state: State, held: Data, key: PRNGKeyArray) -> Float[Array, ""]:
-    batch = _full_batch(held)
-    return jnp.mean(stream_losses(belief.head, belief.forward(state, key, batch.x, batch.prior, True), batch))
+    """The mean weighted loss of the belief's prediction as a whole, with the same draws at every call."""
+    draws = jax.random.split(key, _num_draws(belief))
+
+    def losses(rows: tuple[Any, Array, Array, Array | None]) -> Float[Array, " row"]:
+        x, target, weight, prior = rows
+        prior = None if prior is None else jnp.moveaxis(prior, 1, 0)
+        out = jax.vmap(lambda k: belief.forward(state, k, x, prior, True))(draws)
+        out = out.reshape(-1, *out.shape[2:])
+        by_output = jax.vmap(belief.head.mixture_loss, in_axes=(1, 0))
+        return weight[:, 0] * jnp.sum(jax.vmap(by_output, in_axes=(1, 0))(out, target[:, 0]), axis=1)
+
+    rows = (held.x, held.target, held.weight, held.prior)
+    return jnp.sum(in_row_chunks(losses, rows, held.weight.shape[0])) / held.num_rows
+
+
+def _num_draws(belief: Any) -> int:
+    """One look at all members of an ensemble, also of a wrapped one; several draws of anything else."""
+    if isinstance(belief, ENSEMBLES):
+        return 1
+    return _num_draws(belief.base) if isinstance(belief, Wrapper) else DRAWS
 
 
 def _check_finite(losses: np.ndarray, first: int) -> None:
@@ -289,48 +215,3 @@ def _check_finite(losses: np.ndarray, first: int) -> None:
             f"the loss of member {member} became {losses[step, member]} at step {first + step}; "
             "lower the learning rate, standardise the data, or look for extreme targets"
         )
-
-
-def _checked(belief: Belief, x: Any, y: Any, sample_weight: Any) -> tuple[int, np.ndarray, Any]:
-    """Rows agree, y has one column per output, all numbers are finite."""
-    n = _num_rows(x)
-    if n == 0:
-        raise ValueError("the data set is empty (0 rows); pass at least one example")
-    y = np.asarray(y)
-    y = y[:, None] if y.ndim == 1 else y
-    if y.shape != (n, belief.num_outputs):
-        raise ValueError(
-            f"y has shape {y.shape} but x has {n} rows and the belief {belief.num_outputs} outputs; "
-            f"pass y of shape ({n}, {belief.num_outputs})"
-        )
-    sample_weight = np.ones(n, dtype=np.float32) if sample_weight is None else np.asarray(sample_weight)
-    if sample_weight.shape != (n,):
-        raise ValueError(f"sample_weight has shape {sample_weight.shape} but x has {n} rows; pass one per row")
-    if np.any(sample_weight < 0):
-        raise ValueError(f"sample_weight holds {sample_weight.min()}; every weight must be at least 0")
-    for name, tree in {"x": x, "y": y, "sample_weight": sample_weight}.items():
-        for leaf in jax.tree.leaves(tree):
-            if np.issubdtype(np.asarray(leaf).dtype, np.floating) and not np.all(np.isfinite(leaf)):
-                raise ValueError(f"{name} holds NaN or infinity; remove or impute those rows first")
-    return n, y, sample_weight
-
-
-def _num_rows(x: Any) -> int:
-    sizes = {np.shape(leaf)[0] for leaf in jax.tree.leaves(x)}
-    if len(sizes) != 1:
-        raise ValueError(f"the parts of x have different numbers of rows {sorted(sizes)}; they must agree")
-    return sizes.pop()
-
-
-def _rows(order: np.ndarray, leaf: Any) -> np.ndarray:
-    return np.asarray(leaf)[order]
-
-
-def _bucket(n: int) -> int:
-    """The next power of two, 64 at least: data sets of like size share compiled code."""
-    return max(64, 1 << (n - 1).bit_length())
-
-
-def _pad(leaf: np.ndarray, rows: int, mode: Any = "constant") -> np.ndarray:
-    """More rows: zeros, or with mode "edge" the last row again (what users' code sees must be real inputs)."""
-    return np.pad(leaf, [(0, rows - leaf.shape[0])] + [(0, 0)] * (leaf.ndim - 1), mode=mode)

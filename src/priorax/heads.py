@@ -8,6 +8,8 @@ A head reads the `size` numbers of one output. Methods:
     noise(out)                  the outcome's standard deviation (aleatoric), as far as the head knows it
     encode(y)                   a plain number (or class) as a training target
     loss(out, target)           for one example
+    mixture_loss(outs, target)  of many draws' outputs taken as ONE prediction: their mean, or the mixture of what they
+                                say where they are distributions (what validation scores)
     backup(next_out, reward, discount)   the training target r + discount * (what follows), at one next output
     add_prior(out, prior)       where an additive prior function enters; `prior_size` numbers per output
 """
@@ -22,6 +24,7 @@ from jaxtyping import Array, Float, Num
 from priorax.checks import positive, positive_int
 
 Out = Float[Array, " size"]
+Outs = Float[Array, "draw size"]
 Number = Float[Array, ""]
 
 
@@ -38,6 +41,7 @@ class Head(Protocol):
     def noise(self, out: Out) -> Number: ...
     def encode(self, y: Any) -> Array: ...
     def loss(self, out: Out, target: Array) -> Number: ...
+    def mixture_loss(self, outs: Outs, target: Array) -> Number: ...
     def backup(self, next_out: Out, reward: Number, discount: Number) -> Array: ...
     def add_prior(self, out: Out, prior: Array) -> Out: ...
 
@@ -63,6 +67,9 @@ class Scalar:
 
     def loss(self, out: Out, target: Number) -> Number:
         return (out[0] - target) ** 2
+
+    def mixture_loss(self, outs: Outs, target: Number) -> Number:
+        return self.loss(jnp.mean(outs, axis=0), target)
 
     def backup(self, next_out: Out, reward: Number, discount: Number) -> Number:
         return reward + discount * next_out[0]
@@ -99,6 +106,14 @@ class Gaussian:
         log_std = self.log_std(out)
         return log_std + 0.5 * ((out[0] - target) * jnp.exp(-log_std)) ** 2
 
+    def mixture_loss(self, outs: Outs, target: Number) -> Number:
+        """Of the normal distribution with the mixture's mean and variance, which is what predictions are read as: one
+        draw that is too sure of itself weighs as much there as any other."""
+        values, noise = jax.vmap(self.value)(outs), jax.vmap(self.noise)(outs)
+        disagreement = jnp.sum((values - jnp.mean(values)) ** 2) / max(outs.shape[0] - 1, 1)
+        variance = jnp.mean(noise**2) + disagreement
+        return 0.5 * (jnp.log(variance) + (jnp.mean(values) - target) ** 2 / variance)
+
     def backup(self, next_out: Out, reward: Number, discount: Number) -> Number:
         return reward + discount * next_out[0]
 
@@ -134,6 +149,9 @@ class Classes:
 
     def loss(self, out: Out, target: Array) -> Number:
         return -jax.nn.log_softmax(out)[target]
+
+    def mixture_loss(self, outs: Outs, target: Array) -> Number:
+        return self.loss(jax.nn.logsumexp(jax.nn.log_softmax(outs), axis=0), target)
 
     def backup(self, next_out: Out, reward: Number, discount: Number) -> Array:
         raise TypeError("a Classes head has no Bellman backup; use Scalar, C51 or Quantiles for Q-learning")
@@ -195,6 +213,9 @@ class C51:
     def loss(self, out: Out, target: Out) -> Number:
         return -jnp.dot(target, jax.nn.log_softmax(out))
 
+    def mixture_loss(self, outs: Outs, target: Out) -> Number:
+        return self.loss(jax.nn.logsumexp(jax.nn.log_softmax(outs), axis=0), target)
+
     def backup(self, next_out: Out, reward: Number, discount: Number) -> Out:
         return self.project(reward + discount * self.atoms, jax.nn.softmax(next_out))
 
@@ -238,6 +259,9 @@ class Quantiles:
         small = jnp.minimum(jnp.abs(gap), self.huber)
         huber = (0.5 * small**2 + self.huber * (jnp.abs(gap) - small)) / self.huber
         return jnp.sum(jnp.mean(jnp.abs(share[:, None] - (gap < 0)) * huber, axis=1))
+
+    def mixture_loss(self, outs: Outs, target: Out) -> Number:
+        return self.loss(jnp.mean(outs, axis=0), target)
 
     def backup(self, next_out: Out, reward: Number, discount: Number) -> Out:
         return reward + discount * next_out

@@ -303,14 +303,25 @@ def module(make: Callable[[PRNGKeyArray], PyTree]) -> Pair:
     )
 
 
-def as_network(network: Any) -> Network:
-    """A network as it is, or a `(init, apply)` pair made into one; the pair may be a named tuple, as other libraries
-    have it."""
+def as_network(network: Any, name: str = "network") -> Network:
+    """A network as it is, or a `(init, apply)` pair made into one.
+
+    Args:
+        network: What was passed; a pair may be a named tuple, as other libraries have it.
+        name: The argument that it was passed as, for the message.
+
+    Returns:
+        A network.
+
+    Raises:
+        TypeError: If it is neither.
+    """
     if isinstance(network, tuple) and len(network) == 2 and all(callable(part) for part in network):
         return Pair(*network)
     if isinstance(network, Network):
         return network
+    function = ", or priorax.priors.Function(f) for a plain function of x" if name == "prior" else ""
     raise TypeError(
-        f"network={network!r} is neither a network nor an (init, apply) pair; "
-        "pass MLP(...), Table(...), a pair of functions, or module(make) for an Equinox module"
+        f"{name}={network!r} is neither a network nor an (init, apply) pair; "
+        f"pass MLP(...), Table(...), a pair of functions, module(make) for an Equinox module{function}"
     )

@@ -2,94 +2,109 @@
 
 Drawn ONCE per (example, member) and then fixed; drawn again at every step it would average out, and neither
 the bootstrap nor lemma 3 would be left. A noise gives each example a weight of mean one, or moves its target.
+
+There are n examples, in arrays of `size` rows (n if not given): with `size` fixed, n may be traced, so that data sets
+of like size share compiled code. What the rows past n get is never read.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from priorax.checks import non_negative, one_of
+
+Count = int | Int[Array, ""]
 
 
 @runtime_checkable
 class Noise(Protocol):
     """How one member's copy of n examples differs from the data."""
 
-    def weights(self, key: PRNGKeyArray, n: int) -> Float[Array, " example"]: ...
+    def weights(self, key: PRNGKeyArray, n: Count, size: int | None = None) -> Float[Array, " row"]: ...
 
-    def shift(self, key: PRNGKeyArray, n: int, num_outputs: int) -> Float[Array, "example output"] | None: ...
+    def shift(
+        self, key: PRNGKeyArray, n: Count, num_outputs: int, size: int | None = None
+    ) -> Float[Array, "row output"] | None: ...
 
     def take(self, rows: np.ndarray) -> "Noise": ...
 
 
 @dataclass(frozen=True)
 class Resampling:
-    """Noise on the weights only; `draw(key, n)` has mean one. Targets stay as they are."""
+    """Noise on the weights only; `draw(key, n, size)` has mean one. Targets stay as they are."""
 
-    draw: Callable[[PRNGKeyArray, int], Array]
-    independent: Callable[[PRNGKeyArray, int], Array] | None = None
+    draw: Callable[[PRNGKeyArray, Count, int], Array]
+    independent: Callable[[PRNGKeyArray, Count, int], Array] | None = None
     """Where the n weights of `draw` depend on each other: what they come to, apart, as n grows. For `online`."""
 
-    def weights(self, key: PRNGKeyArray, n: int) -> Float[Array, " example"]:
-        return self.draw(key, n).astype(float)
+    def weights(self, key: PRNGKeyArray, n: Count, size: int | None = None) -> Float[Array, " row"]:
+        return self.draw(key, n, _size(n, size)).astype(float)
 
-    def shift(self, key: PRNGKeyArray, n: int, num_outputs: int) -> None:
+    def shift(self, key: PRNGKeyArray, n: Count, num_outputs: int, size: int | None = None) -> None:
         return None
 
     def take(self, rows: np.ndarray) -> "Resampling":
         return self
 
 
-@dataclass(frozen=True, eq=False)
-class Gaussian:
+class Gaussian(eqx.Module):
     """y~_i ~ N(y_i, scale²): the noise of lemma 3."""
 
-    scale: float | np.ndarray
+    scale: float | np.ndarray | Float[Array, "*example"]
     """One number, or one per example."""
 
-    def __post_init__(self) -> None:
+    def __check_init__(self) -> None:
         if np.ndim(self.scale) == 0:
             non_negative("scale", self.scale)
         elif not (np.all(np.isfinite(self.scale)) and np.all(np.asarray(self.scale) >= 0)):
             raise ValueError("scale holds a negative or non-finite number; every scale must be at least 0")
 
-    def weights(self, key: PRNGKeyArray, n: int) -> Float[Array, " example"]:
-        return jnp.ones(n)
+    def weights(self, key: PRNGKeyArray, n: Count, size: int | None = None) -> Float[Array, " row"]:
+        return jnp.ones(_size(n, size))
 
-    def shift(self, key: PRNGKeyArray, n: int, num_outputs: int) -> Float[Array, "example output"]:
-        scale = jnp.asarray(self.scale, dtype=float)
-        if scale.ndim and scale.shape != (n,):
-            raise ValueError(f"scale has shape {scale.shape} but there are {n} examples; pass one scale per example")
-        return jnp.broadcast_to(scale, (n,))[:, None] * jax.random.normal(key, (n, num_outputs))
+    def shift(
+        self, key: PRNGKeyArray, n: Count, num_outputs: int, size: int | None = None
+    ) -> Float[Array, "row output"]:
+        scale, size = jnp.asarray(self.scale, dtype=float), _size(n, size)
+        if scale.ndim:
+            if isinstance(n, int) and scale.shape != (n,):
+                raise ValueError(f"scale has shape {scale.shape} but there are {n} examples; pass one per example")
+            scale = jnp.pad(scale, (0, size - len(scale)))
+        return jnp.broadcast_to(scale, (size,))[:, None] * jax.random.normal(key, (size, num_outputs))
 
     def take(self, rows: np.ndarray) -> "Gaussian":
         """The noise of some of the examples."""
         return self if np.ndim(self.scale) == 0 else Gaussian(np.asarray(self.scale)[rows])
 
 
-def _none(key: PRNGKeyArray, n: int) -> Array:
-    return jnp.ones(n)
+def _size(n: Count, size: int | None) -> int:
+    return int(n) if size is None else size
 
 
-def _bootstrap(key: PRNGKeyArray, n: int) -> Array:
-    return jnp.zeros(n).at[jax.random.randint(key, (n,), 0, n)].add(1.0)
+def _none(key: PRNGKeyArray, n: Count, size: int) -> Array:
+    return jnp.ones(size)
 
 
-def _poisson(key: PRNGKeyArray, n: int) -> Array:
-    return jax.random.poisson(key, 1.0, (n,))
+def _bootstrap(key: PRNGKeyArray, n: Count, size: int) -> Array:
+    return jnp.zeros(size).at[jax.random.randint(key, (size,), 0, n)].add(jnp.where(jnp.arange(size) < n, 1.0, 0.0))
 
 
-def _double_or_nothing(key: PRNGKeyArray, n: int) -> Array:
-    return 2.0 * jax.random.bernoulli(key, 0.5, (n,))
+def _poisson(key: PRNGKeyArray, n: Count, size: int) -> Array:
+    return jax.random.poisson(key, 1.0, (size,))
 
 
-def _exponential(key: PRNGKeyArray, n: int) -> Array:
-    return jax.random.exponential(key, (n,))
+def _double_or_nothing(key: PRNGKeyArray, n: Count, size: int) -> Array:
+    return 2.0 * jax.random.bernoulli(key, 0.5, (size,))
+
+
+def _exponential(key: PRNGKeyArray, n: Count, size: int) -> Array:
+    return jax.random.exponential(key, (size,))
 
 
 NOISES: dict[str, Noise] = {

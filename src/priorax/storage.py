@@ -182,6 +182,8 @@ def describe(thing: Any, name: str = "value") -> Any:
         return {"array": np.asarray(thing).tolist(), "dtype": str(np.asarray(thing).dtype)}
     if isinstance(thing, tuple | list) and not any(callable(part) for part in thing):
         return {type(thing).__name__: [describe(part, name) for part in thing]}
+    if isinstance(thing, dict):
+        return {"dict": [[describe(key), describe(value, name)] for key, value in thing.items()]}
     if type(thing) in NAMES:
         fields = {f.name: describe(getattr(thing, f.name), f.name) for f in dataclasses.fields(thing)}
         return {"kind": NAMES[type(thing)], "fields": fields}
@@ -207,6 +209,8 @@ def rebuild(description: Any, own: Mapping[str, Any]) -> Any:
         if name not in own:
             raise BadFile(f"{name} is your own code and is not in the file; pass it again: load(path, {name}=...)")
         return own[name]
+    if "dict" in description:
+        return {rebuild(key, own): rebuild(value, own) for key, value in description["dict"]}
     for make in (tuple, list):
         if make.__name__ in description:
             return make(rebuild(part, own) for part in description[make.__name__])

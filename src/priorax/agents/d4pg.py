@@ -48,8 +48,8 @@ class D4PG(eqx.Module):
     bound: float = eqx.field(static=True, default=1.0)
     network: MLP = eqx.field(static=True, default=MLP((50, 50)))
     """Of policy and critic alike."""
-    actor_optimizer: Adam = eqx.field(static=True, default=Adam(1e-4))
-    critic_optimizer: Adam = eqx.field(static=True, default=Adam(1e-3))
+    actor_optimizer: Adam = Adam(1e-4)
+    critic_optimizer: Adam = Adam(1e-3)
     batch_size: int = eqx.field(static=True, default=128)
     discount: float | Float[Array, ""] = 0.99
     n_step: int = eqx.field(static=True, default=5)

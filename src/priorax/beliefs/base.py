@@ -19,7 +19,6 @@ structure is static.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
@@ -43,19 +42,18 @@ class Optimizer(Protocol):
     def update(self) -> Any: ...
 
 
-@dataclass(frozen=True)
-class Adam:
-    """`optax.adam` as settings: equal settings are equal objects, so that equal beliefs share compiled code."""
+class Adam(eqx.Module):
+    """`optax.adam` as settings. The learning rate is a leaf, so that sweeping it compiles nothing anew."""
 
-    learning_rate: float = 1e-3
-    b1: float = 0.9
-    b2: float = 0.999
-    eps: float = 1e-8
-    clip: float | None = None
+    learning_rate: float | Float[Array, ""] = 1e-3
+    b1: float = eqx.field(static=True, default=0.9)
+    b2: float = eqx.field(static=True, default=0.999)
+    eps: float = eqx.field(static=True, default=1e-8)
+    clip: float | None = eqx.field(static=True, default=None)
     """The largest norm of a gradient (of each member's apart); None: any."""
 
-    def __post_init__(self) -> None:
-        positive("learning_rate", self.learning_rate)
+    def __check_init__(self) -> None:
+        check_number(_rate, "learning_rate", self.learning_rate)
         for name in ("b1", "b2"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 0 and below 1; pass for example 0.9")
@@ -75,18 +73,17 @@ class Adam:
         return _clipped(optax.adam(self.learning_rate, self.b1, self.b2, self.eps), self.clip)
 
 
-@dataclass(frozen=True)
-class RMSProp:
+class RMSProp(eqx.Module):
     """`optax.rmsprop`, centred, as settings: what Ape-X learns by."""
 
-    learning_rate: float = 6.25e-5
-    decay: float = 0.95
-    eps: float = 1.5e-7
-    clip: float | None = 40.0
+    learning_rate: float | Float[Array, ""] = 6.25e-5
+    decay: float = eqx.field(static=True, default=0.95)
+    eps: float = eqx.field(static=True, default=1.5e-7)
+    clip: float | None = eqx.field(static=True, default=40.0)
     """The largest norm of the gradient; None: any."""
 
-    def __post_init__(self) -> None:
-        positive("learning_rate", self.learning_rate)
+    def __check_init__(self) -> None:
+        check_number(_rate, "learning_rate", self.learning_rate)
         if self.clip is not None:
             positive("clip", self.clip)
 
@@ -100,6 +97,30 @@ class RMSProp:
 
     def _optax(self) -> optax.GradientTransformation:
         return _clipped(optax.rmsprop(self.learning_rate, self.decay, self.eps, centered=True), self.clip)
+
+
+class Given(eqx.Module):
+    """A user's own optax transformation: code, not numbers, so it is static."""
+
+    transformation: optax.GradientTransformation = eqx.field(static=True)
+
+    @property
+    def init(self) -> Any:
+        return self.transformation.init
+
+    @property
+    def update(self) -> Any:
+        return self.transformation.update
+
+
+def as_optimizer(optimizer: Any) -> Any:
+    """`Adam` or `RMSProp` as it is; any optax transformation as one that jax takes apart no further."""
+    return optimizer if isinstance(optimizer, eqx.Module) else Given(optimizer)
+
+
+def _rate(name: str, value: object) -> float:
+    """A finite number above zero, or a ValueError that proposes a usual one."""
+    return positive(name, value, example=1e-3)
 
 
 def _clipped(steps: optax.GradientTransformation, clip: float | None) -> optax.GradientTransformation:

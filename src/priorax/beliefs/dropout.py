@@ -15,6 +15,7 @@ from priorax.beliefs.base import (
     Info,
     Optimizer,
     State,
+    as_optimizer,
     check_number,
     gradient_step,
     shape_output,
@@ -41,7 +42,7 @@ class Dropout(eqx.Module):
     """The regulariser R of equation (1), beside the mean loss: `L2(to="zero")` for the usual lambda |theta|²."""
     head: Head = eqx.field(static=True, default=Scalar())
     num_outputs: int = eqx.field(static=True, default=1)
-    optimizer: Optimizer = eqx.field(static=True, default=Adam())
+    optimizer: Optimizer = eqx.field(default=Adam(), converter=as_optimizer)
 
     def __check_init__(self) -> None:
         check_number(_share, "p_keep", self.p_keep)

@@ -19,6 +19,7 @@ from priorax.beliefs.base import (
     Info,
     Optimizer,
     State,
+    as_optimizer,
     check_number,
     check_output,
     gradient_step,
@@ -42,7 +43,7 @@ class Frozen(NamedTuple):
 
 
 def _as_prior(prior: Any) -> Network | None:
-    return None if prior is None else as_network(prior)
+    return None if prior is None else as_network(prior, "prior")
 
 
 class Ensemble(eqx.Module):
@@ -62,7 +63,7 @@ class Ensemble(eqx.Module):
     """What an output means."""
     num_outputs: int = eqx.field(static=True, default=1)
     """Targets of a regression, or actions."""
-    optimizer: Optimizer = eqx.field(static=True, default=Adam())
+    optimizer: Optimizer = eqx.field(default=Adam(), converter=as_optimizer)
     """Acts on each member apart: a gradient clip is per member."""
     sparse_rows: str = eqx.field(static=True, default="no")
     """For a `Table` with `Adam` and no l2: update only the rows that a batch touches (`sparse_rows.py`). shared: all

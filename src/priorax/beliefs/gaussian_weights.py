@@ -19,6 +19,7 @@ from priorax.beliefs.base import (
     Info,
     Optimizer,
     State,
+    as_optimizer,
     check_number,
     check_output,
     gradient_step,
@@ -58,7 +59,7 @@ class GaussianWeights(eqx.Module):
     """Standard deviation of the prior over each weight."""
     head: Head = eqx.field(static=True, default=Scalar())
     num_outputs: int = eqx.field(static=True, default=1)
-    optimizer: Optimizer = eqx.field(static=True, default=Adam())
+    optimizer: Optimizer = eqx.field(default=Adam(), converter=as_optimizer)
 
     def __check_init__(self) -> None:
         one_of("noise", self.noise, ("factorised", "independent"))

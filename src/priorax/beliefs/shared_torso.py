@@ -11,7 +11,18 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from priorax.beliefs.base import Adam, Batch, Info, Optimizer, State, Wrapper, gradient_step, stream_losses, values_of
+from priorax.beliefs.base import (
+    Adam,
+    Batch,
+    Info,
+    Optimizer,
+    State,
+    Wrapper,
+    as_optimizer,
+    gradient_step,
+    stream_losses,
+    values_of,
+)
 from priorax.beliefs.ensemble import Ensemble
 from priorax.checks import positive_int
 from priorax.networks import Convnet, Network, as_network
@@ -33,7 +44,7 @@ class SharedTorso(Wrapper):
     """Trained, and drawn once more for the prior functions."""
     num_features: int = eqx.field(static=True, default=256)
     """What the torso gives, after a relu and with a root mean square of one."""
-    optimizer: Optimizer = eqx.field(static=True, default=Adam())
+    optimizer: Optimizer = eqx.field(default=Adam(), converter=as_optimizer)
     """Acts on torso and members together."""
 
     def __check_init__(self) -> None:

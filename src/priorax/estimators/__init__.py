@@ -3,8 +3,8 @@
 PriorEnsembleRegressor().fit(X, y).predict(X, return_std=True)
 """
 
-from priorax.estimators.base import ROWS, Uncertainty
+from priorax.estimators.base import SIZES, Uncertainty
 from priorax.estimators.classifier import PriorEnsembleClassifier
 from priorax.estimators.regressor import PriorEnsembleRegressor
 
-__all__ = ["ROWS", "PriorEnsembleClassifier", "PriorEnsembleRegressor", "Uncertainty"]
+__all__ = ["SIZES", "PriorEnsembleClassifier", "PriorEnsembleRegressor", "Uncertainty"]

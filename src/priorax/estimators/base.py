@@ -1,6 +1,7 @@
 """What regressor and classifier share: settings to belief, algorithm 1, prediction in chunks, files."""
 
 import os
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,19 +18,29 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from priorax import storage
 from priorax.beliefs import L2, Ensemble, State
 from priorax.beliefs.base import Adam
-from priorax.checks import non_negative, one_of, positive, positive_int
-from priorax.fitting import fit, form_data, train
+from priorax.checks import non_negative, one_of, positive_int
+from priorax.data_sets import form_data
+from priorax.estimators.standardising import as_given, moments, refuse_vanishing, standardised
+from priorax.fitting import fit, start, train
 from priorax.heads import Head
 from priorax.networks import MLP, Network, Table, as_network
 from priorax.priors import Constant, Linear, RandomFourier
 
-ROWS = 4096
-"""Rows per compiled call of predict, padded: a row's prediction does not depend on what else is asked for."""
+SIZES = (64, 512, 4096)
+"""Rows per compiled call of predict, padded to the smallest that holds all; more rows go in chunks of the last. From 64
+rows on, the products of networks like ours are computed in the same order whatever the number of rows."""
+
+SEEN = 16 * SIZES[-1]
+"""At most so many rows of the fit say what noise was seen."""
 
 PRIORS: dict[str, Network] = {"linear": Linear(), "fourier": RandomFourier(), "constant": Constant()}
 
 OURS = (MLP, Table, Linear, RandomFourier, Constant)
 """Priors that see standardised X; any other is the user's own and sees X as it was given."""
+
+
+Compute = Callable[[Ensemble, State, Any], Sequence[Array]]
+Combine = Callable[..., Sequence[np.ndarray]]
 
 
 class Uncertainty(NamedTuple):
@@ -58,6 +69,12 @@ class _Part:
 
 class PriorEnsemble(BaseEstimator):
     """What regressor and classifier share; the subclasses' docstrings describe the settings."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.multi_output = True
+        return tags
 
     @no_type_check  # scikit-learn: constructors store anything, fit complains
     def __init__(
@@ -109,9 +126,8 @@ class PriorEnsemble(BaseEstimator):
             own = MLP(widths[:1], bias_scale=1.0)
             prior = {"network": own, **PRIORS}[one_of("prior", self.prior, ["network", *PRIORS])]
         else:
-            prior = as_network(self.prior)
-        if self._raw_prior():
-            assert prior is not None
+            prior = as_network(self.prior, "prior")
+        if prior is not None and not isinstance(self.prior, (str, *OURS)):  # the user's own code sees X as it was given
             network, prior = _Part(network, 0), _Part(prior, 1)
         network = self._finish(network)
         return Ensemble(
@@ -122,38 +138,54 @@ class PriorEnsemble(BaseEstimator):
             l2=self.l2,
             head=head,
             num_outputs=num_outputs,
-            optimizer=Adam(positive("learning_rate", self.learning_rate)),
+            optimizer=Adam(self.learning_rate),
         )
 
     def _finish(self, network: Network) -> Network:
         """What the kind of target asks of the network."""
         return network
 
-    def _raw_prior(self) -> bool:
-        """Whether the prior is the user's own code, which sees X as it was given."""
-        return self.prior is not None and not isinstance(self.prior, (str, *OURS))
+    def _inputs(self, X: Any) -> Any:
+        """Rows of X, dense or sparse, as the fitted networks see them."""
+        scaled = standardised("X", X, self.x_mean_, self.x_scale_)
+        return (scaled, as_given(X)) if self._sees_raw() else scaled
 
-    def _inputs(self, X: np.ndarray) -> Any:
-        scaled = ((X - self.x_mean_) / self.x_scale_).astype(np.float32)
-        return (scaled, X.astype(np.float32)) if self._raw_prior() else scaled
+    def _sees_raw(self) -> bool:
+        """Whether the fitted prior is the user's own code, which sees X as it was given."""
+        return isinstance(self.belief_.prior, _Part)
 
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    def _standardise(self, X: np.ndarray, weight: Any) -> None:
-        self.x_mean_, self.x_scale_ = moments(X, self.standardize, weight)
+    def _validated(self, X: Any, y: Any, sample_weight: Any, fresh: bool, **y_checks: Any) -> tuple[Any, Any, Any]:
+        """X, y, and weights whose mean is one, over the rows of `fit` or of the first call of `partial_fit`."""
+        X, y = validate_data(self, X, y, reset=fresh, dtype=np.float64, accept_sparse="csr", **y_checks)
+        if fresh:
+            self.weight_unit_ = 1.0
+        if sample_weight is None:
+            return X, y, None
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        if fresh:
+            largest = weight.max()
+            if largest == 0:
+                raise ValueError("sample_weight is 0 everywhere; it must hold at least one non-zero number")
+            self.weight_unit_ = float(largest * np.mean(weight / largest))
+        return X, y, weight / self.weight_unit_
 
-    def _validated(self, X: Any, y: Any, sample_weight: Any, reset: bool, **y_checks: Any) -> tuple[Any, Any, Any]:
-        X, y = validate_data(self, X, y, reset=reset, dtype=np.float64, **y_checks)
-        weight = None if sample_weight is None else _check_sample_weight(sample_weight, X, ensure_non_negative=True)
-        return X, y, weight
-
-    def _fit(self, X: np.ndarray, targets: np.ndarray, weight: Any, head: Head) -> None:
-        """Algorithm 1 from the start."""
+    def _begin(self, X: Any, num_outputs: int, head: Head, weight: Any) -> None:
+        """What is fixed before the first step: from here on, nothing that shapes the model is read from `self`'s
+        constructor parameters."""
+        self._fit_params = self.get_params(deep=False)
+        self.x_mean_, self.x_scale_ = moments("X", X, self.standardize, weight)
+        self.belief_ = self._belief(num_outputs, head)
+        if self._sees_raw():
+            refuse_vanishing(X)
         self.stream_seed_ = self._seed()
-        belief = self._belief(targets.shape[1], head)
+
+    def _fit(self, X: Any, targets: np.ndarray, weight: Any) -> None:
+        """Algorithm 1 from the start."""
         result = fit(
-            belief,
+            self.belief_,
             (self._inputs(X), targets),
             key=jax.random.key(self.stream_seed_),
             noise=self.noise,
@@ -164,19 +196,17 @@ class PriorEnsemble(BaseEstimator):
             patience=self.patience,
             progress=bool(self.verbose),
         )
-        self.belief_, self.state_ = belief, result.state
+        self.state_ = result.state
         self.n_iter_ = len(result.losses)
         self.loss_curve_ = result.losses.mean(axis=1)
-        self.n_seen_ = len(X)
+        self.n_seen_ = len(targets)
 
-    def _partial_fit(self, X: np.ndarray, targets: np.ndarray, weight: Any, head: Head) -> None:
+    def _partial_fit(self, X: Any, targets: np.ndarray, weight: Any) -> None:
         """Steps on new examples only; each gets its data noise once. The online bootstrap is Poisson(1)."""
         x = self._inputs(X)
         if not hasattr(self, "state_"):
-            self.stream_seed_, self.n_seen_, self.n_iter_ = self._seed(), 0, 0
-            self.belief_ = self._belief(targets.shape[1], head)
-            first = jax.tree.map(lambda leaf: leaf[0], x)
-            self.state_ = jax.jit(self.belief_.init)(jax.random.key(self.stream_seed_), first)
+            self.n_seen_, self.n_iter_ = 0, 0
+            self.state_ = start(self.belief_, jax.random.key(self.stream_seed_), x)
         key_data, key_train = jax.random.split(jax.random.fold_in(jax.random.key(self.stream_seed_), self.n_seen_ + 1))
         noise = "poisson" if isinstance(self.noise, str) and self.noise == "bootstrap" else self.noise
         data = form_data(
@@ -192,7 +222,7 @@ class PriorEnsemble(BaseEstimator):
         steps = positive_int("partial_steps", self.partial_steps)
         result = train(self.belief_, self.state_, data, key=key_train, steps=steps, batch_size=self.batch_size)
         self.state_ = result.state
-        self.n_seen_ += len(X)
+        self.n_seen_ += len(targets)
         self.n_iter_ += steps
 
     def _become(self, work: Any) -> Any:
@@ -203,20 +233,30 @@ class PriorEnsemble(BaseEstimator):
     def _drawn_members(self, num_samples: int, random_state: Any) -> np.ndarray:
         """Members drawn with replacement; the same for the same fit unless a random state says otherwise."""
         random = check_random_state(self.stream_seed_ if random_state is None else random_state)
-        return random.randint(self.num_members, size=positive_int("num_samples", num_samples))
+        return random.randint(self.belief_.num_members, size=positive_int("num_samples", num_samples))
 
-    def _chunks(self, X: Any, compute: Any) -> list[np.ndarray]:
-        """`compute(belief, state, rows)` over padded chunks of fixed size; each result [row, ...], concatenated."""
+    def _asked(self, X: Any) -> Any:
+        """What a prediction is asked for."""
         check_is_fitted(self, "state_")
-        X = validate_data(self, X, reset=False, dtype=np.float64)
-        x = self._inputs(X)
+        return validate_data(self, X, reset=False, dtype=np.float64, accept_sparse="csr")
+
+    def _chunks(self, X: Any, compute: Compute, combine: Combine) -> list[np.ndarray]:
+        """What members say of X, combined, over padded chunks of fixed size.
+
+        `compute(belief, state, rows)` gives arrays [member, row, ...] and is compiled; `combine` makes arrays
+        [row, ...] of them on the host, in float64 and in one order, so that a row's result does not depend on others.
+        """
+        n = X.shape[0]
+        size = next((size for size in SIZES if n <= size), SIZES[-1])
 
         def chunk(start: int) -> list[np.ndarray]:
-            rows = min(ROWS, len(X) - start)
-            padded = jax.tree.map(lambda leaf: np.pad(leaf[start : start + rows], [(0, ROWS - rows), (0, 0)]), x)
-            return [np.asarray(part)[:rows] for part in compute(self.belief_, self.state_, padded)]
+            rows = min(size, n - start)
+            x = self._inputs(X[start : start + rows])
+            padded = jax.tree.map(lambda leaf: np.pad(leaf, [(0, size - rows), (0, 0)], mode="edge"), x)
+            said = (np.asarray(part).astype(np.float64) for part in compute(self.belief_, self.state_, padded))
+            return [part[:rows] for part in combine(*said)]
 
-        first, *others = range(0, len(X), ROWS)
+        first, *others = range(0, n, size)
         parts = [chunk(first)]
         if others:  # compiled code runs outside the interpreter's lock, so threads use all cores
             with ThreadPoolExecutor(os.cpu_count()) as threads:
@@ -226,8 +266,8 @@ class PriorEnsemble(BaseEstimator):
     def save(self, path: Path | str) -> None:
         """Write the fitted estimator to one file: arrays and JSON, no pickle. See `load`."""
         check_is_fitted(self, "state_")
-        params = {name: storage.describe(value, name) for name, value in self.get_params(deep=False).items()}
-        if not isinstance(self.random_state, int | None):
+        params = {name: storage.describe(value, name) for name, value in self._fit_params.items()}
+        if not isinstance(self._fit_params["random_state"], int | None):
             params["random_state"] = None
         fitted = {name: storage.describe(getattr(self, name)) for name in sorted(vars(self)) if self._is_plain(name)}
         description = {"params": params, "fitted": fitted}
@@ -246,6 +286,7 @@ class PriorEnsemble(BaseEstimator):
         with storage.reading(path):
             params = {name: storage.rebuild(value, own) for name, value in content.description["params"].items()}
             self = cls(**params)
+            self._fit_params = params
             for name, value in content.description["fitted"].items():
                 if not self._is_plain(name):
                     raise storage.BadFile(f"{path} holds an attribute {name!r} that no fit leaves; write it again")
@@ -256,16 +297,11 @@ class PriorEnsemble(BaseEstimator):
         return self
 
 
-def moments(columns: np.ndarray, standardize: bool, weight: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Weighted mean and standard deviation of each column (one where it is constant), or 0 and 1."""
-    if not standardize:
-        return np.zeros(columns.shape[1]), np.ones(columns.shape[1])
-    mean = np.average(columns, axis=0, weights=weight)
-    scale = np.sqrt(np.average((columns - mean) ** 2, axis=0, weights=weight))
-    return mean, np.where(scale > 1e-12 * np.maximum(1.0, np.abs(mean)), scale, 1.0)
+def mean_of(members: np.ndarray) -> np.ndarray:
+    """The mean over members [member, row, ...], summed in their order whatever the number of rows."""
+    return sum(members) / len(members)
 
 
-@jax.jit
 def outputs(belief: Ensemble, state: State, x: Any) -> Float[Array, "member row output size"]:
     """Member after member: one member's activations stay in the cache, and its products use all cores."""
 

@@ -2,17 +2,19 @@
 
 import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, no_type_check
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
+from scipy.special import entr, softmax
 from sklearn.base import ClassifierMixin
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
-from priorax.beliefs import Ensemble, State
-from priorax.estimators.base import PriorEnsemble, Uncertainty, outputs
+from priorax.beliefs import L2, Ensemble, State
+from priorax.estimators.base import PriorEnsemble, Uncertainty, mean_of, outputs
 from priorax.heads import Classes, Head
 from priorax.networks import Network
 
@@ -36,13 +38,56 @@ class PriorEnsembleClassifier(ClassifierMixin, PriorEnsemble):
     """Classification by an ensemble with randomized prior functions, which are added to the logits.
 
     `predict_proba` is the mean of the members' probabilities; `predict_uncertainty` parts its entropy into what more
-    data would remove (epistemic) and what it would not. `prior_scale` is in units of logits; the other settings are
-    those of `PriorEnsembleRegressor`.
+    data would remove (epistemic) and what it would not. `prior_scale` is in units of logits; `class_weight` is as
+    elsewhere in scikit-learn: None, "balanced", a dictionary from labels to weights, or a list of these for several
+    outputs. A validation split holds out the same share of each class. The other settings are those of
+    `PriorEnsembleRegressor`.
     """
+
+    @no_type_check  # scikit-learn: constructors store anything, fit complains
+    def __init__(
+        self,
+        num_members: int = 20,
+        *,
+        hidden_widths: tuple[int, ...] = (50, 50),
+        prior: Any = "network",
+        prior_scale: float = 1.0,
+        noise: Any = "bootstrap",
+        network: Any = None,
+        l2: L2 | None = None,
+        class_weight: Any = None,
+        standardize: bool = True,
+        steps: int = 2000,
+        batch_size: int | None = 128,
+        learning_rate: float = 1e-3,
+        validation_fraction: float | None = None,
+        patience: int = 10,
+        partial_steps: int = 100,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        super().__init__(
+            num_members,
+            hidden_widths=hidden_widths,
+            prior=prior,
+            prior_scale=prior_scale,
+            noise=noise,
+            network=network,
+            l2=l2,
+            standardize=standardize,
+            steps=steps,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            validation_fraction=validation_fraction,
+            patience=patience,
+            partial_steps=partial_steps,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.class_weight = class_weight
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
         tags.classifier_tags.multi_label = True
         return tags
 
@@ -63,7 +108,9 @@ class PriorEnsembleClassifier(ClassifierMixin, PriorEnsemble):
         X, y, weight = work._validated(X, y, sample_weight, True, multi_output=True)
         check_classification_targets(y)
         work._start(X, y, None, weight)
-        work._fit(X, work._targets(y), weight, work._head())
+        targets = work._targets(y)
+        weight = work._class_weighted(targets, weight)
+        work._fit(X, targets, None if weight is None else weight / np.mean(weight))
         return self._become(work)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> "PriorEnsembleClassifier":
@@ -78,11 +125,16 @@ class PriorEnsembleClassifier(ClassifierMixin, PriorEnsemble):
             work._start(X, y, classes, weight)
         elif classes is not None and not _same_labels(self._labels(), [classes] if self.flat_y_ else classes):
             raise ValueError(f"classes={classes!r} differ from those of the first call; pass the same or none")
-        work._partial_fit(X, work._targets(y), weight, work._head())
+        if isinstance(self.class_weight, str):
+            raise ValueError(
+                f"class_weight={self.class_weight!r} needs all examples at once; pass the weights of classes to "
+                "partial_fit as a dictionary, as sklearn.utils.class_weight.compute_class_weight gives them"
+            )
+        targets = work._targets(y)
+        work._partial_fit(X, targets, work._class_weighted(targets, weight))
         return self._become(work)
 
-    def _start(self, X: np.ndarray, y: np.ndarray, classes: Any, weight: Any) -> None:
-        self._standardise(X, weight)
+    def _start(self, X: Any, y: np.ndarray, classes: Any, weight: Any) -> None:
         columns = _label_columns(y)
         self.flat_y_ = columns.shape[1] == 1 and type_of_target(y) in ("binary", "multiclass")
         self.n_outputs_ = columns.shape[1]
@@ -91,6 +143,29 @@ class PriorEnsembleClassifier(ClassifierMixin, PriorEnsemble):
         else:
             labels = [np.unique(part) for part in ([classes] if self.flat_y_ else classes)]
         self.classes_: Any = labels[0] if self.flat_y_ else labels
+        self._begin(X, self.n_outputs_, self._head(), weight)
+
+    def _class_weighted(self, targets: np.ndarray, weight: Any) -> Any:
+        """Weights of examples times those of their classes (over several outputs: their product), which are one on
+        average over the classes."""
+        if self.class_weight is None:
+            return weight
+        several = isinstance(self.class_weight, list | tuple)
+        of_outputs = list(self.class_weight) if several else [self.class_weight] * self.n_outputs_
+        if len(of_outputs) != self.n_outputs_:
+            raise ValueError(
+                f"class_weight has {len(of_outputs)} entries, but y {self.n_outputs_} outputs; pass one per output"
+            )
+        result = np.ones(len(targets)) if weight is None else weight
+        for column, known, given in zip(targets.T, self._labels(), of_outputs, strict=True):
+            of_class = compute_class_weight(given, classes=known, y=known[column])
+            if not (np.all(np.isfinite(of_class)) and np.all(of_class >= 0) and np.any(of_class[column] > 0)):
+                raise ValueError(
+                    f"class_weight={given!r} gives weights {of_class}; each must be finite and at least 0, and some "
+                    "class in y must have one above 0"
+                )
+            result = result * (of_class / np.mean(of_class))[column]
+        return result
 
     def _targets(self, y: np.ndarray) -> np.ndarray:
         columns, labels = _label_columns(y), self._labels()
@@ -106,7 +181,13 @@ class PriorEnsembleClassifier(ClassifierMixin, PriorEnsemble):
 
     def predict_proba(self, X: Any) -> Any:
         """The mean of the members' probabilities, [n, classes]; a list of these for several outputs."""
-        return self._per_output(self._chunks(X, _class_moments)[0])
+        return self._per_output(self._chunks(self._asked(X), _logits, _mean_proba)[0])
+
+    def predict_log_proba(self, X: Any) -> Any:
+        """The logarithm of `predict_proba`."""
+        proba = self.predict_proba(X)
+        with np.errstate(divide="ignore"):
+            return np.log(proba) if self.flat_y_ else [np.log(part) for part in proba]
 
     def predict(self, X: Any) -> np.ndarray:
         """The label with the highest mean probability."""
@@ -118,20 +199,20 @@ class PriorEnsembleClassifier(ClassifierMixin, PriorEnsemble):
 
     def predict_uncertainty(self, X: Any) -> Uncertainty:
         """Mean probabilities, and in nats: mutual information, mean entropy, entropy of the mean."""
-        proba, aleatoric, total = self._chunks(X, _class_moments)
+        proba, aleatoric, total = self._chunks(self._asked(X), _logits, _class_moments)
         parts = (np.maximum(total - aleatoric, 0.0), aleatoric, total)
         return Uncertainty(self._per_output(proba), *(part[:, 0] if self.flat_y_ else part for part in parts))
 
     def sample(self, X: Any, num_samples: int = 1, random_state: Any = None) -> Any:
         """Probabilities by members drawn at random: [num_samples, n, classes], or a list of these."""
-        members = np.moveaxis(self._chunks(X, _member_proba)[0], 0, 1)
+        members = np.moveaxis(self._chunks(self._asked(X), _logits, _all_proba)[0], 0, 1)
         return self._per_output(members[self._drawn_members(num_samples, random_state)])
 
     def _per_output(self, proba: np.ndarray) -> Any:
         """[..., output, class] as one array per output, with that output's own classes; rows sum to one exactly."""
         parts = []
         for i, known in enumerate(self._labels()):
-            part = proba[..., i, : len(known)].astype(np.float64)
+            part = proba[..., i, : len(known)]
             parts.append(part / part.sum(axis=-1, keepdims=True))
         return parts[0] if self.flat_y_ else parts
 
@@ -145,17 +226,25 @@ def _same_labels(known: Any, given: Any) -> bool:
 
 
 @jax.jit
-def _member_proba(belief: Ensemble, state: State, x: Any) -> tuple[Array]:
-    return (jnp.moveaxis(jax.nn.softmax(outputs(belief, state, x)), 0, 1),)
+def _logits(belief: Ensemble, state: State, x: Any) -> tuple[Array]:
+    """Every member's logits: [member, row, output, class]."""
+    return (outputs(belief, state, x),)
 
 
-@jax.jit
-def _class_moments(belief: Ensemble, state: State, x: Any) -> tuple[Array, Array, Array]:
+def _all_proba(logits: np.ndarray) -> tuple[np.ndarray]:
+    return (np.moveaxis(softmax(logits, axis=-1), 0, 1),)
+
+
+def _mean_proba(logits: np.ndarray) -> tuple[np.ndarray]:
+    return (mean_of(softmax(logits, axis=-1)),)
+
+
+def _class_moments(logits: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean probabilities [row, output, class]; mean entropy and entropy of the mean [row, output]."""
-    proba = jax.nn.softmax(outputs(belief, state, x))
-    mean = jnp.mean(proba, axis=0)
-    return mean, jnp.mean(_entropy(proba), axis=0), _entropy(mean)
+    proba = softmax(logits, axis=-1)
+    mean = mean_of(proba)
+    return mean, mean_of(_entropy(proba)), _entropy(mean)
 
 
-def _entropy(p: Array) -> Array:
-    return jnp.sum(jax.scipy.special.entr(p), axis=-1)
+def _entropy(p: np.ndarray) -> np.ndarray:
+    return entr(p).sum(axis=-1)

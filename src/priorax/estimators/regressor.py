@@ -4,13 +4,13 @@ import copy
 from typing import Any, no_type_check
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 from sklearn.base import RegressorMixin
 
 from priorax.beliefs import L2, Ensemble, State
-from priorax.estimators.base import PriorEnsemble, Uncertainty, moments, outputs
+from priorax.estimators.base import SEEN, PriorEnsemble, Uncertainty, mean_of, outputs
+from priorax.estimators.standardising import moments, standardised
 from priorax.heads import Gaussian, Head, Scalar
 
 
@@ -20,6 +20,11 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
     `predict(X, return_std=True)` gives the *epistemic* standard deviation: how far the members' means disagree, what
     more data would remove. It does not hold the noise of single measurements; for that set `heteroscedastic=True`
     and ask `predict_uncertainty`.
+
+    X may be sparse. Networks see dense numbers, so that fitting takes 4 bytes x rows x features (several times while it
+    is being padded), as for dense X; predicting makes 4,096 rows dense at a time. Of `sample_weight` ratios matter.
+    `set_params` after `fit` changes nothing before the next `fit`; `partial_fit` goes on with the model that there is,
+    and takes noise, batch_size and partial_steps as they are set then.
 
     Parameters
     ----------
@@ -36,7 +41,8 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
     heteroscedastic : learn the noise as a function of X.
     standardize : scale X and y to mean 0 and standard deviation 1 inside.
     steps, batch_size, learning_rate : of Adam; batch_size None is full batch.
-    validation_fraction, patience : stop when the loss on a held-out share has not fallen for `patience` x 100 steps.
+    validation_fraction, patience : stop when the ensemble's error on a held-out share (with `heteroscedastic` its
+        negative log likelihood) has not fallen for `patience` x 100 steps, and keep the best.
     partial_steps : steps per call of `partial_fit`.
     random_state : an int makes everything reproducible to the bit.
     verbose : show a progress bar.
@@ -84,11 +90,6 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
         )
         self.heteroscedastic = heteroscedastic
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
-
     def _head(self) -> Head:
         return Gaussian() if self.heteroscedastic else Scalar()
 
@@ -97,7 +98,8 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
         work = copy.copy(self)
         X, y, weight = work._validated(X, y, sample_weight, True, y_numeric=True, multi_output=True)
         work._start(X, y, weight)
-        work._fit(X, work._targets(y), weight, work._head())
+        work._fit(X, work._targets(y), weight)
+        work._see_noise(X, weight)
         return self._become(work)
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> "PriorEnsembleRegressor":
@@ -107,54 +109,100 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
         X, y, weight = work._validated(X, y, sample_weight, fresh, y_numeric=True, multi_output=True)
         if fresh:
             work._start(X, y, weight)
-        work._partial_fit(X, work._targets(y), weight, work._head())
+        work._partial_fit(X, work._targets(y), weight)
+        work._see_noise(X, weight)
         return self._become(work)
 
-    def _start(self, X: np.ndarray, y: np.ndarray, weight: Any) -> None:
-        self._standardise(X, weight)
+    def _start(self, X: Any, y: np.ndarray, weight: Any) -> None:
         columns = y.reshape(len(y), -1)
         self.flat_y_, self.n_outputs_ = y.ndim == 1, columns.shape[1]
-        self.y_mean_, self.y_scale_ = moments(columns, self.standardize, weight)
+        self.y_mean_, self.y_scale_ = moments("y", columns, self.standardize, weight)
+        self.__dict__.pop("noise_range_", None)
+        self._begin(X, self.n_outputs_, self._head(), weight)
+
+    def _see_noise(self, X: Any, weight: Any) -> None:
+        """Take note of how large the noise is at the examples: elsewhere it is taken to be no larger and no smaller."""
+        if not isinstance(self.belief_.head, Gaussian):
+            return
+        rows = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight)
+        noise = self._chunks(X[rows[:: 1 + len(rows) // SEEN]], _values_and_noise, _moments)[2]
+        low, high = getattr(self, "noise_range_", (np.inf, -np.inf))
+        self.noise_range_ = np.stack([np.minimum(low, noise.min(axis=0)), np.maximum(high, noise.max(axis=0))])
 
     def _targets(self, y: np.ndarray) -> np.ndarray:
         columns = y.reshape(len(y), -1)
         if columns.shape[1] != self.n_outputs_:
             raise ValueError(f"y has {columns.shape[1]} outputs, but the first call had {self.n_outputs_}; keep them")
-        return ((columns - self.y_mean_) / self.y_scale_).astype(np.float32)
+        return standardised("y", columns, self.y_mean_, self.y_scale_)
 
     def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
-        """The mean over members; with `return_std` also the epistemic standard deviation, with `return_cov` the
-        epistemic covariance between the rows of X ([n, n], or [n, n, outputs])."""
+        """The mean over members, and how far they disagree.
+
+        What is said of a row does not depend on which other rows are asked for, to the bit for networks like ours on
+        CPUs that we know; where a compiler adds in another order for more rows (accelerators, networks of your own),
+        within 1e-5 of the target's standard deviation.
+
+        Args:
+            X: [n, features], dense or sparse.
+            return_std: also give the epistemic standard deviation.
+            return_cov: also give the epistemic covariance between the rows of X.
+
+        Returns:
+            The mean [n] or [n, outputs]; with `return_std` or `return_cov` a pair of it and that, [n, n] or
+            [n, n, outputs] for the covariance.
+
+        Raises:
+            ValueError: if both are asked for, X does not fit the model, or float does not carry X or the covariance.
+        """
         if return_std and return_cov:
             raise ValueError("return_std=True and return_cov=True at once; ask for one of them")
+        X = self._asked(X)
         if return_cov:
             members = self._members(X)
-            centred = members - members.mean(axis=0)
-            cov = np.einsum("knj,kmj->nmj", centred, centred) / max(self.num_members - 1, 1)
-            return self._flat(self._unscale(members.mean(axis=0))), self._flat(cov * self.y_scale_**2)
-        mean, std, _ = self._chunks(X, _regression_moments)
+            mean = mean_of(members)
+            cov = np.einsum("knj,kmj->nmj", members - mean, members - mean) / max(len(members) - 1, 1)
+            return self._flat(self._unscale(mean)), self._flat(cov * self._y_variance())
+        mean, std, _ = self._chunks(X, _values_and_noise, _moments)
         mean = self._flat(self._unscale(mean))
         return (mean, self._flat(std * self.y_scale_)) if return_std else mean
 
     def predict_uncertainty(self, X: Any) -> Uncertainty:
-        """Mean, epistemic, aleatoric and total standard deviation. Needs `heteroscedastic=True`."""
-        if not self.heteroscedastic:
+        """Mean, epistemic, aleatoric and total standard deviation. Needs a fit with `heteroscedastic=True`.
+
+        The aleatoric part stays within what it is at the examples of the fit: how large the noise is far from them,
+        nothing says.
+        """
+        X = self._asked(X)
+        if not isinstance(self.belief_.head, Gaussian):
             raise ValueError(
-                "heteroscedastic=False learns no noise; set heteroscedastic=True for aleatoric uncertainty"
+                "heteroscedastic=False learns no noise; set heteroscedastic=True for aleatoric uncertainty and fit "
+                "again"
             )
-        mean, epistemic, aleatoric = self._chunks(X, _regression_moments)
+        mean, epistemic, aleatoric = self._chunks(X, _values_and_noise, _moments)
+        aleatoric = np.clip(aleatoric, *self.noise_range_)
         epistemic, aleatoric = epistemic * self.y_scale_, aleatoric * self.y_scale_
-        total = np.sqrt(epistemic**2 + aleatoric**2)
+        total = np.hypot(epistemic, aleatoric)
         return Uncertainty(*map(self._flat, (self._unscale(mean), epistemic, aleatoric, total)))
 
     def sample(self, X: Any, num_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Whole functions drawn from the ensemble, on X: [num_samples, n] or [num_samples, n, outputs]."""
-        members = self._unscale(self._members(X))
+        members = self._unscale(self._members(self._asked(X)))
         return self._flat(members[self._drawn_members(num_samples, random_state)])
 
     def _members(self, X: Any) -> np.ndarray:
         """Every member's mean on X, standardised: [member, n, output]."""
-        return np.moveaxis(self._chunks(X, _member_values)[0], 0, 1).astype(np.float64)
+        return np.moveaxis(self._chunks(X, _values_and_noise, _only_values)[0], 0, 1)
+
+    def _y_variance(self) -> np.ndarray:
+        """The unit of covariances."""
+        with np.errstate(over="ignore", under="ignore"):
+            variance = self.y_scale_**2
+        for scale in self.y_scale_[~np.isfinite(variance) | (variance < np.finfo(np.float64).tiny)]:
+            raise ValueError(
+                f"return_cov=True, but float64 does not carry the square of y's scale {scale:.3g}; ask for "
+                "return_std=True, or fit to y times a constant"
+            )
+        return variance
 
     def _unscale(self, values: np.ndarray) -> np.ndarray:
         return values * self.y_scale_ + self.y_mean_
@@ -164,17 +212,19 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
 
 
 @jax.jit
-def _member_values(belief: Ensemble, state: State, x: Any) -> tuple[Array]:
-    values = jax.vmap(jax.vmap(jax.vmap(belief.head.value)))(outputs(belief, state, x))
-    return (jnp.moveaxis(values, 0, 1),)
-
-
-@jax.jit
-def _regression_moments(belief: Ensemble, state: State, x: Any) -> tuple[Array, Array, Array]:
-    """Mean, epistemic std (unbiased over members), aleatoric std (root of the mean variance): [row, output]."""
+def _values_and_noise(belief: Ensemble, state: State, x: Any) -> tuple[Array, Array]:
+    """Every member's mean and noise, standardised: [member, row, output]."""
     out = outputs(belief, state, x)
-    values = jax.vmap(jax.vmap(jax.vmap(belief.head.value)))(out)
-    noise = jax.vmap(jax.vmap(jax.vmap(belief.head.noise)))(out)
-    mean = jnp.mean(values, axis=0)
-    std = jnp.sqrt(jnp.sum((values - mean) ** 2, axis=0) / max(belief.num_members - 1, 1))
-    return mean, std, jnp.sqrt(jnp.mean(noise**2, axis=0))
+    values, noise = (jax.vmap(jax.vmap(jax.vmap(read)))(out) for read in (belief.head.value, belief.head.noise))
+    return values, noise
+
+
+def _only_values(values: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray]:
+    return (np.moveaxis(values, 0, 1),)
+
+
+def _moments(values: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean, epistemic std (unbiased over members), aleatoric std (root of the mean variance): [row, output]."""
+    mean = mean_of(values)
+    std = np.sqrt(sum((values - mean) ** 2) / max(len(values) - 1, 1))
+    return mean, std, np.sqrt(mean_of(noise**2))

@@ -1,0 +1,307 @@
+"""A fixed data set as algorithm 1 trains on it: checked, split, each stream's noise drawn once, padded, in batches.
+
+Sizes are padded to powers of two and the true number of rows is an argument of the compiled code, as are the numbers of
+belief and noise: data sets of like size, and beliefs that differ in numbers only, share one program.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+
+from priorax.beliefs.base import Batch, Belief, State
+from priorax.beliefs.ensemble import Ensemble
+from priorax.checks import fraction
+from priorax.heads import Classes
+from priorax.noise import Noise, as_noise
+
+ROWS_AT_ONCE = 4096
+"""Rows that priors and scores are computed for at once: memory does not grow with members x rows x width."""
+
+
+class Data(eqx.Module):
+    """A data set as the streams see it: `data_noise` has been drawn. Rows past `num_rows` are padding."""
+
+    x: PyTree
+    """[row, ...]"""
+    target: Array
+    """[row, stream or 1, output, ...]"""
+    weight: Float[Array, "row stream"]
+    prior: Float[Array, "row stream output prior"] | None
+    count: Float[Array, " stream"]
+    num_rows: Int[Array, ""]
+
+
+def form_data(
+    belief: Belief,
+    state: State,
+    x: Any,
+    y: Any,
+    *,
+    key: PRNGKeyArray,
+    noise: Any = "none",
+    sample_weight: Any = None,
+    seen: int = 0,
+) -> Data:
+    """Lines 3 and 4 of algorithm 1: each stream's own copy of the data, its noise drawn once, priors evaluated once.
+
+    Args:
+        belief: what will be trained.
+        state: its state, which holds the priors.
+        x: [n, ...], any pytree.
+        y: [n] or [n, num_outputs]; for a `Classes` head labels 0, 1, ..., else numbers.
+        key: of the noise.
+        noise: data noise by name or object.
+        sample_weight: [n]; all ones if None.
+        seen: how many examples the belief has learned from before (for `n` of equation 4).
+
+    Returns:
+        The data that `train` takes.
+
+    Raises:
+        ValueError: if the parts do not fit each other, or hold what cannot be trained on.
+    """
+    x, y, sample_weight = checked(belief, x, y, sample_weight)
+    noise, n = as_noise(noise), len(y)
+    shift = jax.eval_shape(lambda key: noise.shift(key, n, belief.num_outputs), key)  # it checks its own shape
+    if shift is not None and isinstance(belief.head, Classes):
+        raise ValueError(f"noise={noise!r} moves targets, but these targets are classes; use a resampling noise")
+    size = _bucket(n)
+    return _assemble(
+        as_arrays(belief),
+        state,
+        as_arrays(noise),
+        key,
+        jax.tree.map(lambda leaf: _pad(leaf, size, mode="edge"), x),
+        _pad(y, size),
+        _pad(sample_weight, size),
+        jnp.asarray(n),
+        jnp.asarray(seen, dtype=float),
+    )
+
+
+@eqx.filter_jit
+def _assemble(
+    belief: Belief,
+    state: State,
+    noise: Noise,
+    key: PRNGKeyArray,
+    x: Any,
+    y: Any,
+    sample_weight: Any,
+    num_rows: Array,
+    seen: Array,
+) -> Data:
+    size, streams = sample_weight.shape[0], belief.num_streams
+    key_weight, key_shift = jax.random.split(key)
+    # stream after stream: random numbers take several times the memory of what is made of them
+    weight = jax.lax.map(lambda k: noise.weights(k, num_rows, size), jax.random.split(key_weight, streams))
+    shift = jax.lax.map(
+        lambda k: noise.shift(k, num_rows, belief.num_outputs, size), jax.random.split(key_shift, streams)
+    )
+    y = y[:, None] if shift is None else y[:, None] + jnp.swapaxes(shift, 0, 1)
+    return Data(
+        x=x,
+        target=jax.vmap(jax.vmap(jax.vmap(belief.head.encode)))(y),
+        weight=weight.T * sample_weight[:, None],
+        prior=_prior_values(belief, state, x, size),
+        count=jnp.broadcast_to(seen + num_rows, (streams,)),
+        num_rows=num_rows,
+    )
+
+
+def _prior_values(belief: Belief, state: State, x: Any, size: int) -> Float[Array, "row stream output prior"] | None:
+    if not isinstance(belief, Ensemble):
+        return None
+
+    def of_rows(rows: Any) -> Array | None:
+        values = belief.prior_values(state, rows)
+        return None if values is None else jnp.moveaxis(values, 0, 1)
+
+    return in_row_chunks(of_rows, x, size)
+
+
+def in_row_chunks(function: Callable[[Any], Any], rows: Any, size: int) -> Any:
+    """`function` of a power of two of rows, so many at a time that memory stays small; it keeps the leading axis."""
+    chunk = min(ROWS_AT_ONCE, size)
+    parts = jax.tree.map(lambda leaf: leaf.reshape(size // chunk, chunk, *leaf.shape[1:]), rows)
+    done = jax.lax.map(function, parts)
+    return jax.tree.map(lambda leaf: leaf.reshape(size, *leaf.shape[2:]), done)
+
+
+def as_arrays(tree: Any) -> Any:
+    """Plain numbers as arrays: `eqx.filter_jit` then takes them as arguments, and compiles nothing for new ones."""
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf) if isinstance(leaf, float | int | np.ndarray) else leaf, tree)
+
+
+def split_rows(key: PRNGKeyArray, y: np.ndarray, share: float, is_label: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Rows to hold out and rows to train on, at random; labels of one output keep their shares on both sides.
+
+    Args:
+        key: of the split.
+        y: targets [n, output].
+        share: how much is held out.
+        is_label: whether y holds classes.
+
+    Returns:
+        Two arrays of row numbers. No class is held out entirely.
+
+    Raises:
+        ValueError: if one side would be empty.
+    """
+    n = len(y)
+    random = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    order = random.permutation(n)
+    cut = int(n * fraction("validation_fraction", share))
+    if is_label and y.shape[1] == 1 and cut:
+        _, label, count = np.unique(y[order, 0], return_inverse=True, return_counts=True)
+        wanted = _shares(cut, count)
+        by_label = np.argsort(label, kind="stable")
+        place = np.arange(n) - np.repeat(np.cumsum(count) - count, count)
+        is_held = np.empty(n, dtype=bool)
+        is_held[by_label] = place < wanted[label[by_label]]
+        order = np.concatenate([order[is_held], order[~is_held]])
+        cut = int(wanted.sum())
+    if cut < 1 or cut >= n:
+        raise ValueError(
+            f"validation_fraction={share} of {n} examples leaves no data on one side; "
+            "pass more data or another fraction"
+        )
+    return order[:cut], order[cut:]
+
+
+def _shares(cut: int, count: np.ndarray) -> np.ndarray:
+    """About `cut` rows, shared out by how many each class has: the largest remainders are rounded up, but each class
+    keeps one for training."""
+    exact = cut * count / count.sum()
+    wanted = np.floor(exact).astype(int)
+    for i in np.argsort(wanted - exact, kind="stable"):
+        if wanted.sum() < cut and wanted[i] + 1 < count[i]:
+            wanted[i] += 1
+    return wanted
+
+
+def minibatch(data: Data, key: PRNGKeyArray, size: int, own: bool) -> Batch:
+    """Rows drawn uniformly: the same for all streams, or each stream's own."""
+    streams = data.weight.shape[1]
+    if not own:
+        rows = _uniform_rows(key, (size,), data.num_rows)
+        return _batch(data, lambda leaf: leaf[rows], shared=True)
+    rows = _uniform_rows(key, (size, streams), data.num_rows)
+    stream = jnp.arange(streams)
+    return Batch(
+        x=jax.tree.map(lambda leaf: leaf[rows.T], data.x),
+        target=jnp.swapaxes(data.target[rows, jnp.minimum(stream, data.target.shape[1] - 1)], 0, 1),
+        weight=data.weight[rows, stream].T,
+        count=data.count,
+        prior=None if data.prior is None else jnp.swapaxes(data.prior[rows, stream], 0, 1),
+    )
+
+
+def _uniform_rows(key: PRNGKeyArray, shape: tuple[int, ...], num_rows: Array) -> Int[Array, "..."]:
+    """Row numbers in [0, num_rows), uniform to within num_rows/2³²; a third of `randint`'s cost."""
+    return (jax.random.bits(key, shape) % num_rows.astype(jnp.uint32)).astype(jnp.int32)
+
+
+def full_batch(data: Data, normalise: bool = True) -> Batch:
+    """All rows, padding with weight zero; `normalise` makes the mean over padded rows the mean over real ones."""
+    factor = data.weight.shape[0] / data.num_rows if normalise else 1.0
+    return eqx.tree_at(lambda b: b.weight, _batch(data, lambda leaf: leaf, shared=True), factor * data.weight.T)
+
+
+def _batch(data: Data, take: Callable[[Array], Array], shared: bool) -> Batch:
+    target = jnp.swapaxes(take(data.target), 0, 1)
+    return Batch(
+        x=jax.tree.map(take, data.x),
+        target=jnp.broadcast_to(target, (data.weight.shape[1], *target.shape[1:])),
+        weight=take(data.weight).T,
+        count=data.count,
+        prior=None if data.prior is None else jnp.swapaxes(take(data.prior), 0, 1),
+        shared=shared,
+    )
+
+
+def checked(belief: Belief, x: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray]:
+    """Data that can be trained on, in the types that it is computed in.
+
+    Args:
+        belief: what will be trained.
+        x: [n, ...], any pytree.
+        y: [n] or [n, num_outputs].
+        sample_weight: [n], or None.
+
+    Returns:
+        x, y [n, num_outputs] and the weights [n].
+
+    Raises:
+        ValueError: if rows do not agree, y has not one column per output, a number is not finite or larger than float32
+            carries, a weight is negative, or a label is none of the head's classes.
+    """
+    n = _num_rows(x)
+    if n == 0:
+        raise ValueError("the data set is empty (0 rows); pass at least one example")
+    y = np.asarray(y)
+    y = y[:, None] if y.ndim == 1 else y
+    if y.shape != (n, belief.num_outputs):
+        raise ValueError(
+            f"y has shape {y.shape} but x has {n} rows and the belief {belief.num_outputs} outputs; "
+            f"pass y of shape ({n}, {belief.num_outputs})"
+        )
+    sample_weight = np.ones(n, dtype=np.float32) if sample_weight is None else np.asarray(sample_weight)
+    if sample_weight.shape != (n,):
+        raise ValueError(f"sample_weight has shape {sample_weight.shape} but x has {n} rows; pass one per row")
+    if np.any(sample_weight < 0):
+        raise ValueError(f"sample_weight holds {sample_weight.min()}; every weight must be at least 0")
+    is_label = isinstance(belief.head, Classes)
+    y = y if is_label else _numbers("y", y, float)
+    x = jax.tree.map(lambda leaf: _numbers("x", np.asarray(leaf)), x)
+    sample_weight = _numbers("sample_weight", sample_weight, float)
+    return x, _labels(y, belief.head.size) if is_label else y, sample_weight
+
+
+def _numbers(name: str, values: np.ndarray, dtype: Any = None) -> np.ndarray:
+    """Finite numbers as JAX computes with them."""
+    wanted = jax.dtypes.canonicalize_dtype(values.dtype if dtype is None else dtype)
+    if not np.issubdtype(values.dtype, np.floating):
+        return values.astype(wanted, copy=False)
+    if not np.all(np.isfinite(values)):
+        raise ValueError(f"{name} holds NaN or infinity; remove or impute those rows first")
+    if values.dtype != wanted and (largest := np.max(np.abs(values), initial=0.0)) > np.finfo(wanted).max:
+        raise ValueError(
+            f"{name} holds numbers of size {largest:.3g}, but {wanted} carries at most {np.finfo(wanted).max:.3g}; "
+            f"divide {name} by a constant"
+        )
+    return values.astype(wanted, copy=False)
+
+
+def _labels(y: np.ndarray, num_classes: int) -> np.ndarray:
+    """Classes by number."""
+    number = y.dtype.kind in "iubf"
+    wrong = y[(y != np.floor(y)) | (y < 0) | (y >= num_classes)] if number else y.ravel()
+    if len(wrong):
+        raise ValueError(
+            f"y holds {wrong[0]}, but the head's {num_classes} classes are numbered 0 to {num_classes - 1}; number the "
+            "labels, as numpy.unique(y, return_inverse=True) does, or give the head more classes"
+        )
+    return y.astype(np.int32)
+
+
+def _num_rows(x: Any) -> int:
+    sizes = {np.shape(leaf)[0] for leaf in jax.tree.leaves(x)}
+    if len(sizes) != 1:
+        raise ValueError(f"the parts of x have different numbers of rows {sorted(sizes)}; they must agree")
+    return sizes.pop()
+
+
+def _bucket(n: int) -> int:
+    """The next power of two, 64 at least: data sets of like size share compiled code."""
+    return max(64, 1 << (n - 1).bit_length())
+
+
+def _pad(leaf: np.ndarray, rows: int, mode: Any = "constant") -> np.ndarray:
+    """More rows: zeros, or with mode "edge" the last row again (what users' code sees must be real inputs)."""
+    return np.pad(leaf, [(0, rows - leaf.shape[0])] + [(0, 0)] * (leaf.ndim - 1), mode=mode)
