@@ -267,6 +267,8 @@ def describe(thing: Any, name: str = "value") -> Any:
         return {"array": np.asarray(thing).tolist(), "dtype": str(np.asarray(thing).dtype)}
     if isinstance(thing, tuple | list) and not any(callable(part) for part in thing):
         return {type(thing).__name__: [describe(part, name) for part in thing]}
+    if type(thing) is dict and not any(callable(part) for part in thing.values()):
+        return {"dict": [[describe(key, name), describe(part, name)] for key, part in thing.items()]}
     if type(thing) in NAMES:
         fields = {f.name: describe(getattr(thing, f.name), f.name) for f in dataclasses.fields(thing)}
         return {"kind": NAMES[type(thing)], "fields": fields}
@@ -309,6 +311,8 @@ def rebuild(description: Any, own: Mapping[str, Any], largest: int) -> Any:
     for make in (tuple, list):
         if make.__name__ in description:
             return make(rebuild(part, own, largest) for part in description[make.__name__])
+    if "dict" in description:
+        return {rebuild(key, own, largest): rebuild(part, own, largest) for key, part in description["dict"]}
     kind = KINDS.get(description.get("kind", ""))
     if kind is None:
         found = _short(repr(description.get("kind")))
