@@ -1,19 +1,37 @@
+import dataclasses
 import json
 import struct
 import subprocess
 import sys
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 from conftest import forward, init
-from priorax import PriorEnsembleClassifier, PriorEnsembleRegressor, load, save
-from priorax.beliefs import L2, METHODS, belief_values, method
-from priorax.networks import MLP, as_network
+from priorax import PriorEnsembleClassifier, PriorEnsembleRegressor, beliefs, heads, load, networks, priors, save
+from priorax.beliefs import (
+    L2,
+    METHODS,
+    Adam,
+    Counts,
+    Ensemble,
+    GaussianCount,
+    OneHotCount,
+    RMSProp,
+    SharedTorso,
+    TableCount,
+    belief_values,
+    method,
+)
+from priorax.heads import C51, Classes, Gaussian, Quantiles, Scalar
+from priorax.networks import MLP, Convnet, Dueling, Pair, Table, as_network
 from priorax.noise import NOISES
-from priorax.priors import Function
+from priorax.noise import Gaussian as GaussianNoise
+from priorax.priors import Around, Constant, Function, Linear, RandomFourier, Tabulated
 from priorax.storage import BadFile, Content, read, write, write_atomically
 
 KEY = jax.random.key(0)
@@ -29,6 +47,101 @@ def test_every_belief_comes_back_to_the_bit(name, tmp_path):
     again, restored = load(tmp_path / "belief")
     assert jax.tree.structure((again, restored)) == jax.tree.structure((belief, state))
     np.testing.assert_array_equal(belief_values(belief, state, KEY, X, 3), belief_values(again, restored, KEY, X, 3))
+
+
+NETWORKS = [
+    MLP((4,), activation="tanh", gain=(1.0, 2.0, 3.0), weight_std=0.5),
+    Table(5, (4,), bias_scale=0.1),
+    Convnet(((2, 2, 1), (3, 2, 1)), (4,), bias_scale=0.1),
+    Dueling(MLP((4,)), advantage=0.5),
+]
+PRIORS = [
+    Linear(0.5, bias_std=0.1),
+    RandomFourier(2.0, num_features=8),
+    Constant(),
+    Tabulated(Table(5, (4,)), 5),
+    Around(((0.0, 1.0),) * 5, std=0.1),
+]
+HEADS = [Scalar(), Gaussian(min_log_std=-3.0), Classes(3), C51(-1.0, 2.0, 5), Quantiles(5, huber=2.0)]
+OPTIMIZERS = [Adam(3e-4, clip=1.0), RMSProp(1e-4, clip=None)]
+DENSITIES = [TableCount(5), OneHotCount(), GaussianCount(ridge=0.1)]
+SHARED = SharedTorso(Ensemble(2, MLP(()), prior=MLP((4,))), Convnet(((2, 2, 1),)), num_features=6, optimizer=RMSProp())
+OWN_CODE = {Pair, Function}
+"""What a user's functions are in."""
+
+
+def example(part):
+    """An input that it takes."""
+    if isinstance(part, Table | Tabulated | Around | TableCount):
+        return np.int32(3)
+    return np.ones((4, 4), np.float32) if isinstance(part, Convnet) else np.array([0, 1, 0], np.float32)
+
+
+def with_part(part):
+    """A belief that holds it."""
+    small, x = MLP((4,)), example(part)
+    if part in HEADS:
+        return Ensemble(2, small, head=part)
+    if part in OPTIMIZERS:
+        return Ensemble(2, small, optimizer=part)
+    if part in DENSITIES:
+        return Counts(Ensemble(1, Table(5, (4,)) if x.ndim == 0 else small), part)
+    if part in PRIORS:
+        return Ensemble(2, Table(5, (4,)) if x.ndim == 0 else small, prior=part, num_outputs=2, l2=L2(to="prior"))
+    return Ensemble(2, part, prior=part, num_outputs=2)
+
+
+def same_after_loading(path, belief, x):
+    state = init(belief, KEY, x)
+    save(path, belief, state, x)
+    again, restored = load(path)
+    assert again == belief
+    assert jax.tree.structure((again, restored)) == jax.tree.structure((belief, state))
+    jax.tree.map(np.testing.assert_array_equal, restored, state)
+
+
+@pytest.mark.parametrize("part", [*NETWORKS, *PRIORS, *HEADS, *OPTIMIZERS, *DENSITIES], ids=lambda p: type(p).__name__)
+def test_every_part_of_ours_is_in_the_file(part, tmp_path):
+    same_after_loading(tmp_path / "belief", with_part(part), example(part))
+
+
+def test_a_shared_torso_is_in_the_file(tmp_path):
+    same_after_loading(tmp_path / "belief", SHARED, np.ones((4, 4), np.float32))
+
+
+def test_no_kind_is_forgotten_above():
+    """Whatever these modules have that a belief can hold is in one of the lists."""
+    tested = {type(part) for part in (*NETWORKS, *PRIORS, *HEADS, *OPTIMIZERS, *DENSITIES)}
+    for module in (networks, priors, heads, beliefs.base, beliefs.counts):
+        for kind in vars(module).values():
+            ours = dataclasses.is_dataclass(kind) and kind.__module__ == module.__name__
+            if ours and not issubclass(kind, eqx.Module):
+                assert kind in tested | OWN_CODE, f"add one of {kind} to the lists"
+
+
+@pytest.mark.parametrize("name", NOISES)
+def test_noises_that_were_cloned_are_in_the_file(name, tmp_path):
+    model = clone(PriorEnsembleRegressor(**SMALL, noise=NOISES[name]))
+    assert model.noise is not NOISES[name]
+    model.set_params(steps=2).fit(X, X[:, 0]).save(tmp_path / "model")
+    assert PriorEnsembleRegressor.load(tmp_path / "model").noise == name
+
+
+def test_a_cloned_gaussian_noise_is_in_the_file(tmp_path):
+    model = clone(PriorEnsembleRegressor(**SMALL, noise=GaussianNoise(np.linspace(0, 1, 20)))).fit(X, X[:, 0])
+    model.save(tmp_path / "model")
+    again = PriorEnsembleRegressor.load(tmp_path / "model").noise
+    np.testing.assert_array_equal(again.scale, model.noise.scale)
+
+
+@pytest.mark.parametrize("prior", [PRIORS[0], Dueling(MLP((4,)))], ids=lambda p: type(p).__name__)
+def test_cloned_priors_and_networks_of_an_estimator_are_in_the_file(prior, tmp_path):
+    model = PriorEnsembleRegressor(**{**SMALL, "steps": 2}, prior=prior, network=Dueling(MLP((4,))), l2=L2(0.1))
+    model = clone(model).fit(X, X[:, 0])
+    model.save(tmp_path / "model")
+    again = PriorEnsembleRegressor.load(tmp_path / "model")
+    assert (again.prior, again.network) == (prior, model.network)
+    np.testing.assert_array_equal(model.predict(X), again.predict(X))
 
 
 def test_a_fitted_regressor_comes_back_to_the_bit(tmp_path):
@@ -158,12 +271,6 @@ def test_a_file_cannot_replace_an_estimators_methods(tmp_path):
     write(tmp_path / "model", content)
     with pytest.raises(BadFile, match="attribute 'predict' that no fit leaves"):
         PriorEnsembleRegressor.load(tmp_path / "model")
-
-
-def test_our_own_noises_are_in_the_file(tmp_path):
-    model = PriorEnsembleRegressor(**SMALL, noise=NOISES["poisson"]).fit(X, X[:, 0])
-    model.save(tmp_path / "model")
-    assert PriorEnsembleRegressor.load(tmp_path / "model").noise == "poisson"
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_no_rest(tmp_path):

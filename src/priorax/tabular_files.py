@@ -1,16 +1,8 @@
-"""From a CSV file to a model, and from a model to predictions, without a line of code.
-
-A model's folder:
-
-model.safetensors   the estimator, as its own `save` writes it
-calibration.json    how far its predictions can be trusted, measured on rows held out; calibration.png draws it
-table.json          the columns: medians, categories. Written last: without it there is no model
-"""
+"""From a CSV file to a model, and from a model to predictions, without a line of code; `model_folder` has the files."""
 
 import csv
-import hashlib
+import gzip
 import io
-import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,20 +13,20 @@ import numpy as np
 
 from priorax.checks import one_of, positive_int
 from priorax.estimators import PriorEnsembleClassifier, PriorEnsembleRegressor, tables
-from priorax.estimators.tables import Cells, Features
+from priorax.estimators.tables import Cells
+from priorax.model_folder import Model, load_model, refuse_folder, write_model
 from priorax.report import calibration as calibrations
 from priorax.report.calibration import Calibration
-from priorax.report.plots import save_figure
-from priorax.storage import BadFile, reading, write_atomically
-from priorax.version import __version__
+from priorax.storage import write_atomically
 
-VERSION = 1
 MIN_ROWS, MAX_CLASSES = 20, 50
+FEW_NUMBERS = 10
+"""A target with so many different numbers may well stand for classes."""
 STEPS = (100, 200, 500, 1000, 2000)
 """How long to train, where nobody says: as long as it helps on a fifth of the training rows."""
-FILES = ("model.safetensors", "calibration.json", "calibration.png", "table.json")
 
 Say = Callable[[str], None]
+Ask = Callable[[str], bool]
 
 
 @dataclass(frozen=True)
@@ -77,38 +69,61 @@ def fit_table(
     out: Path | str,
     *,
     kind: str = "auto",
+    id: str | None = None,
     drop: Sequence[str] = (),
     held_out: float = 0.2,
     seed: int = 0,
     prior_scale: float | None = None,
     num_members: int = 20,
     steps: int | None = None,
+    encoding: str | None = None,
     overwrite: bool = False,
     bar: bool = False,
     report: Say = lambda words: None,
+    ask: Ask | None = None,
 ) -> FitReport:
     """Fit a model to a CSV file, measure its calibration on rows held out, and write both to the folder `out`.
 
-    kind      auto (words are classes, numbers are numbers), number or class
-    drop      columns to leave out
-    held_out  the share of rows that is not learned from; 0 measures nothing
-    steps     of training; None finds out
-    bar       show progress bars; `report` is called with a sentence on whatever a reader should know
+    Args:
+        path: The file, its first line names the columns; one that gzip made is unpacked.
+        target: The column to predict.
+        out: The folder to write to.
+        kind: What the target is: number (regression) or class; auto: words are classes, numbers are numbers, and two
+            different numbers are asked about.
+        id: A column that tells rows apart: it is not learned from, and kept in predictions.
+        drop: Columns to leave out.
+        held_out: The share of rows that is not learned from; 0 measures nothing.
+        seed: Everything random follows from it.
+        prior_scale: Size of the prior functions; None is the estimators' own.
+        num_members: How many members.
+        steps: Of training; None finds out.
+        encoding: Of the file's text, by Python's name; None finds out (`tables.read`).
+        overwrite: Replace a model that is in the folder already.
+        bar: Show progress bars.
+        report: Called with a sentence on whatever a reader should know.
+        ask: Called with a question, True is yes; None: there is nobody to ask, and what would be asked is an error.
+
+    Raises:
+        ValueError: If the table or a setting makes no sense, or what the target is must be said.
     """
     kind = one_of("kind", kind, ("auto", "number", "class"))
-    out, cells = Path(out), tables.read(path)
+    out, cells = Path(out), tables.read(path, encoding=encoding)
     _check(held_out, seed)
-    _refuse_folder(out, overwrite)
+    refuse_folder(out, overwrite)
     one_of("target", target, cells.columns)
+    others = [column for column in cells.columns if column != target]
     for name in drop:
-        one_of("drop", name, [column for column in cells.columns if column != target])
-    cells, truth, missing = _target(cells, target, kind, report)
+        one_of("drop", name, others)
+    if id is not None:
+        one_of("id", id, others)
+    _say_encoding(cells, encoding, report)
+    cells, truth, missing = _target(cells, target, kind, report, ask)
     if missing:
         report(f"rows without a {target!r} are left out: {missing}")
     if cells.unnamed:
         report(f"columns without a name are left out: {cells.unnamed}")
     train, held = _split(truth, held_out, seed)
-    names = [name for name in cells.columns if name != target and name not in drop]
+    names = [name for name in others if name not in (*drop, id)]
     features, left_out = tables.learn(cells.take(train), tables.kinds(cells, names))
     for name, why in left_out.items():
         report(f"column {name!r} {why}; it is left out")
@@ -122,7 +137,8 @@ def fit_table(
         report(f"steps of training: {best}, the best of those tried on a fifth of the training rows")
     model = _fitted({**settings, "steps": best}, x[train], learned).set_params(verbose=False)
     measured = _measure(model, x[held], truth.take(held), learned) if len(held) else None
-    paths = _write(out, model, features, target, truth, measured)
+    classes = None if truth.classes is None else tuple(truth.classes)
+    paths = write_model(out, Model(model, features, target, classes, id), measured)
     return FitReport(
         target=target,
         kind=truth.kind,
@@ -137,66 +153,102 @@ def fit_table(
     )
 
 
-def predict_table(model: Path | str, path: Path | str, out: Path | str, report: Say = lambda words: None) -> int:
-    """Predict every row of a CSV file, in order, into another; returns how many.
+def predict_table(
+    model: Path | str,
+    path: Path | str,
+    out: Path | str,
+    report: Say = lambda words: None,
+    *,
+    id: str | None = None,
+    encoding: str | None = None,
+) -> int:
+    """Predict every row of a CSV file, in order, into another.
 
     Numbers: `mean`, `epistemic_std` (what more data would remove) and `total_std` (with the noise of single values).
     Classes: `class`, `probability_NAME` of each, and in nats `epistemic` (what more data would remove) and `total`.
+    Before them stands the id of each row, as it is written, under its own name; a prediction that would have the same
+    name is called `predicted_NAME`.
+
+    Args:
+        model: The folder of a model.
+        path: The file to predict; columns are found by name, others are ignored.
+        out: The file to write; one that ends in .gz is packed.
+        report: Called with a sentence on whatever a reader should know.
+        id: The column that tells rows apart; None is the one that was named at the fit.
+        encoding: Of the file's text, by Python's name; None finds out (`tables.read`).
+
+    Returns:
+        How many rows there were.
+
+    Raises:
+        ValueError: If the file does not suit the model, or has no such id.
     """
     path, out = Path(path), Path(out)
-    cells = tables.read(path)
+    found = load_model(model)
+    cells = tables.read(path, id=id or found.id, encoding=encoding)
     if out.exists() and out.samefile(path):
         raise ValueError(f"out={str(out)!r} is the file to predict and would be lost; pass another")
-    estimator, features = load_model(model)
-    x = features.transform(cells)
-    for name, words in features.unknown(cells).items():
+    if id is not None:
+        one_of("id", id, cells.columns)
+    elif found.id is not None and cells.ids is None:
+        report(f"{path} has no column {found.id!r}, which told rows apart at the fit; predictions have none")
+    _say_encoding(cells, encoding, report)
+    x = found.features.transform(cells)
+    for name, words in found.features.unknown(cells).items():
         report(f"column {name!r} holds what was not there at the fit: {', '.join(words[:5])}; taken for none of those")
     with np.errstate(over="ignore", invalid="ignore"):
-        said = estimator.predict_uncertainty(x)
+        said = found.estimator.predict_uncertainty(x)
     bad = np.flatnonzero(~np.isfinite(said.total))
     if len(bad):
         raise ValueError(
             f"{path}, line {cells.lines[bad[0]]}: no finite prediction; its numbers are too far from those of the fit: "
             "correct them or leave the row out"
         )
+    columns: dict[str, Iterator[str]] = {}
+    if found.classes is not None:
+        columns["class"] = iter(np.array(found.classes)[np.argmax(said.mean, axis=1)])
+        columns |= {
+            f"probability_{name}": _digits(proba) for name, proba in zip(found.classes, said.mean.T, strict=True)
+        }
+        columns |= {"epistemic": _digits(said.epistemic), "total": _digits(said.total)}
+    else:
+        parts = {"mean": said.mean, "epistemic_std": said.epistemic, "total_std": said.total}
+        columns = {name: _digits(values) for name, values in parts.items()}
+    if cells.ids is not None:
+        columns = _with_ids(id or str(found.id), cells.ids, columns, report)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    if isinstance(estimator, PriorEnsembleClassifier):
-        writer.writerow(["class", *(f"probability_{name}" for name in estimator.classes_), "epistemic", "total"])
-        names = estimator.classes_[np.argmax(said.mean, axis=1)]
-        for name, proba, *doubt in zip(names, said.mean, said.epistemic, said.total, strict=True):
-            writer.writerow([name, *_digits([*proba, *doubt])])
-    else:
-        writer.writerow(["mean", "epistemic_std", "total_std"])
-        writer.writerows(map(_digits, zip(said.mean, said.epistemic, said.total, strict=True)))
-    write_atomically(out, text.getvalue().encode())
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    content = text.getvalue().encode()
+    write_atomically(out, gzip.compress(content, mtime=0) if out.suffix == ".gz" else content)
     return len(x)
 
 
-def load_model(folder: Path | str) -> tuple[Any, Features]:
-    """The estimator in a folder, and what makes its inputs of a table."""
-    path = Path(folder) / "table.json"
-    if not path.is_file():
-        raise FileNotFoundError(f"{folder} holds no model (there is no {path}); make one with priorax fit")
-    with reading(path):
-        description = json.loads(path.read_bytes())
-        if description["version"] != VERSION:
-            found = description["version"]
-            raise BadFile(f"{path} has version {found!r}, this priorax reads {VERSION}; use the release that wrote it")
-        features = Features.from_json(description["columns"])
-        numbers = one_of("kind", description["kind"], ("number", "class")) == "number"
-        checksum = description["model_sha256"]
-    file = path.parent / "model.safetensors"
-    if not file.is_file() or hashlib.sha256(file.read_bytes()).hexdigest() != checksum:
-        raise BadFile(f"{file} is missing or is not the one that {path.name} belongs to; fit the model again")
-    return (PriorEnsembleRegressor if numbers else PriorEnsembleClassifier).load(file), features
+def _with_ids(id: str, ids: list[str], columns: dict[str, Iterator[str]], report: Say) -> dict[str, Iterator[str]]:
+    """Ids before predictions, none of which takes their name."""
+    named = {f"predicted_{name}" if name == id else name: values for name, values in columns.items()}
+    if id in columns:
+        report(f"the id column is called {id!r}, as a prediction is; the prediction is called 'predicted_{id}'")
+    return {id: iter(ids), **named}
 
 
-def _target(cells: Cells, name: str, kind: str, report: Say) -> tuple[Cells, _Target, int]:
+def _say_encoding(cells: Cells, asked: str | None, report: Say) -> None:
+    if asked is None and cells.encoding != "utf-8":
+        report(
+            f"{cells.path} is not text in UTF-8; it is read as {ENCODINGS[cells.encoding]}. If letters come out wrong, "
+            'pass another, as encoding="mac-roman"'
+        )
+
+
+ENCODINGS = {"cp1252": "Windows-1252 (Latin-1)", "utf-16": "UTF-16"}
+
+
+def _target(cells: Cells, name: str, kind: str, report: Say, ask: Ask | None = None) -> tuple[Cells, _Target, int]:
     """The rows that have a target, that target, and how many rows have none."""
-    asked = kind
-    if kind == "auto":
-        kind = {"number": "number", "text": "class"}[tables.kinds(cells, [name], "say kind=class")[name]]
+    auto, all_cells = kind == "auto", cells
+    if auto:
+        kind = {"number": "number", "text": "class"}[tables.kinds(cells, [name], 'pass kind="class"')[name]]
     values = cells.numbers(name) if kind == "number" else np.array(cells.columns[name])
     have = np.flatnonzero(~np.isnan(values) if kind == "number" else values != "")
     missing, cells, values = len(values) - len(have), cells.take(have), values[have]
@@ -206,15 +258,32 @@ def _target(cells: Cells, name: str, kind: str, report: Say) -> tuple[Cells, _Ta
     if len(different) < 2:
         raise ValueError(f"target={name!r} is {different[0]!s} in every row; choose a column that differs")
     if kind == "number":
-        if asked == "auto" and len(different) <= 10:
-            report(f"{name!r} has only {len(different)} different numbers; if they stand for classes, say kind=class")
+        if auto and _are_classes(name, different, report, ask):
+            return _target(all_cells, name, "class", report)
         return cells, _Target(values, None), missing
     if len(different) > MAX_CLASSES:
         raise ValueError(
             f"target={name!r} has {len(different)} different classes, at most {MAX_CLASSES} are possible; group them, "
-            "or say kind=number if they are numbers"
+            'or pass kind="number" if they are numbers'
         )
+    if auto:
+        report(f"{name!r} holds words and is predicted as one of {len(different)} classes")
     return cells, _Target(numbers, different.tolist()), missing
+
+
+def _are_classes(name: str, different: np.ndarray, report: Say, ask: Ask | None) -> bool:
+    """Whether numbers stand for classes: two of them may, and that is asked; of others it is said what they are taken
+    for."""
+    if len(different) == 2:
+        words = f"holds only the numbers {different[0]:g} and {different[1]:g}"
+        if ask is not None:
+            return ask(f"{name!r} {words}. Do they stand for classes?")
+        raise ValueError(
+            f'target={name!r} {words}; pass kind="class" if they stand for classes, kind="number" for a regression'
+        )
+    count = f" ({len(different)} different ones)" if len(different) <= FEW_NUMBERS else ""
+    report(f'{name!r} holds numbers{count} and is predicted as a number; pass kind="class" if they stand for classes')
+    return False
 
 
 def _split(truth: _Target, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -255,31 +324,8 @@ def _measure(model: Any, x: np.ndarray, truth: _Target, learned: _Target) -> Cal
     said = model.predict_uncertainty(x)
     if truth.classes is None:
         return calibrations.of_numbers(truth.values, said.mean, said.total, float(learned.values.mean()))
-    return calibrations.of_classes(truth.values, said.mean, int(np.argmax(np.bincount(learned.values))))
-
-
-def _write(
-    out: Path, model: Any, features: Features, target: str, truth: _Target, measured: Calibration | None
-) -> tuple[Path, ...]:
-    """All files; the one that makes a model of them goes first and comes last."""
-    out.mkdir(parents=True, exist_ok=True)
-    for name in reversed(FILES[1:]):
-        (out / name).unlink(missing_ok=True)
-    model.save(out / "model.safetensors")
-    if measured is not None:
-        write_atomically(out / "calibration.json", _json(measured.as_json()))
-        save_figure(calibrations.figure(measured), out, "calibration", ("png",))
-    description = {
-        "version": VERSION,
-        "priorax": __version__,
-        "target": target,
-        "kind": truth.kind,
-        "classes": truth.classes,
-        "columns": features.as_json(),
-        "model_sha256": hashlib.sha256((out / "model.safetensors").read_bytes()).hexdigest(),
-    }
-    write_atomically(out / "table.json", _json(description))
-    return tuple(out / name for name in FILES if (out / name).exists())
+    commonest = int(np.argmax(np.bincount(learned.values)))
+    return calibrations.of_classes(truth.values, said.mean, commonest, truth.classes)
 
 
 def _check(held_out: float, seed: int) -> None:
@@ -289,16 +335,5 @@ def _check(held_out: float, seed: int) -> None:
         raise ValueError(f"seed={seed!r} must be at least 0 and below 2**32; pass for example seed=0")
 
 
-def _refuse_folder(out: Path, overwrite: bool) -> None:
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"out={str(out)!r} is a file; pass a folder")
-    if not overwrite and any((out / name).exists() for name in FILES):
-        raise ValueError(f"out={str(out)!r} already holds a model; pass --overwrite to replace it or another folder")
-
-
 def _digits(values: Any) -> Iterator[str]:
     return (f"{value:.9g}" for value in values)
-
-
-def _json(content: Any) -> bytes:
-    return (json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False) + "\n").encode()

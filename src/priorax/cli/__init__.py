@@ -13,6 +13,7 @@ from rich.markup import escape
 
 from priorax.cli.actions import RUN
 from priorax.cli.commands import Command
+from priorax.cli.options import as_options
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -35,7 +36,8 @@ def main(arguments: list[str] | None = None) -> int:
     except (ValueError, TypeError, OSError, ArithmeticError) as error:
         if debug:
             raise
-        Console(stderr=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
+        words = as_options(command, str(error))
+        Console(stderr=True).print(f"[bold red]error:[/] {escape(words)}", highlight=False)
         return 2 if isinstance(error, ValueError | TypeError) else 1
 
 

@@ -1,11 +1,13 @@
 """What each command does. The rest of the package is imported late, so that `--help` is instant."""
 
 import contextlib
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from rich.markup import escape
+from rich.prompt import Confirm
 from rich.table import Table
 
 from priorax.cli.commands import (
@@ -26,6 +28,7 @@ from priorax.cli.commands import (
     Train,
     Watch,
 )
+from priorax.cli.options import as_options
 from priorax.cli.training import apex, train
 from priorax.progress import console, count_bar, say, share_bar
 
@@ -118,8 +121,10 @@ def _scale(command: Scale) -> int:
 
 def _inspect(command: Inspect) -> int:
     from priorax.loops.inspecting import inspect
+    from priorax.model_folder import holds_model, inspect_model
 
-    _print_summary(str(command.path), [("what", "found"), *inspect(command.path)])
+    found = inspect_model(command.path) if holds_model(command.path) else inspect(command.path)
+    _print_summary(str(command.path), [("what", "found"), *found])
     return 0
 
 
@@ -250,7 +255,7 @@ def _print_summary(title: str, summary: list[tuple[str, ...]]) -> None:
     header, *rows = summary
     table = Table(*header, title=title)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(escape, row))
     console.print(table)
 
 
@@ -262,27 +267,47 @@ def _fit(command: Fit) -> int:
         command.target,
         command.out,
         kind=command.kind,
+        id=command.id,
         drop=command.drop,
         held_out=command.held_out,
         seed=command.seed,
         prior_scale=command.prior_scale,
         num_members=command.num_members,
         steps=command.steps,
+        encoding=command.encoding,
         overwrite=command.overwrite,
         bar=True,
-        report=say,
+        report=lambda words: say(as_options(command, words)),
+        ask=_ask if sys.stdin.isatty() and console.is_terminal else None,
     )
     if found.calibration is not None:
         _print_summary(f"{found.target}, on {found.held_out_rows} rows held out", found.calibration.summary())
+        if found.calibration.classes:
+            _print_summary("each class against the rest", found.calibration.class_summary())
     for path in found.paths:
         say(f"wrote {path}")
     return 0
 
 
+def _ask(question: str) -> bool:
+    """A question on a terminal."""
+    try:
+        return Confirm.ask(escape(question), console=console)
+    except EOFError:
+        raise ValueError(f"{question} There was no answer; pass --kind class or --kind number") from None
+
+
 def _predict(command: Predict) -> int:
     from priorax.tabular_files import predict_table
 
-    rows = predict_table(command.model, command.data, command.out, say)
+    rows = predict_table(
+        command.model,
+        command.data,
+        command.out,
+        lambda words: say(as_options(command, words)),
+        id=command.id,
+        encoding=command.encoding,
+    )
     say(f"wrote {rows} predictions to {command.out}")
     return 0
 

@@ -186,10 +186,11 @@ class Scale:
 
 @dataclass(frozen=True)
 class Inspect:
-    """Print what a run's checkpoint is, or any file of ours: its agent, how far it was, what is in it; checksums."""
+    """Print what a run's checkpoint, a model of `priorax fit` or any file of ours is: how far it was, what is in it;
+    checksums."""
 
     path: Annotated[Path, tyro.conf.Positional]
-    """The folder of a run, or a .safetensors file."""
+    """The folder of a run or of a model, or a .safetensors file."""
 
 
 @dataclass(frozen=True)
@@ -283,13 +284,16 @@ class Fit:
     """
 
     data: Annotated[Path, tyro.conf.Positional]
-    """A CSV file whose first line names the columns; words and empty cells are fine."""
+    """A CSV file, gzipped or not, whose first line names the columns; words and empty cells are fine."""
     target: str
     """The column to predict."""
     out: Path
     """The folder to write to."""
     kind: Literal["auto", "number", "class"] = "auto"
-    """What the target is; auto: words are classes, numbers are numbers."""
+    """What the target is: a number (regression) or a class. auto: words are classes, numbers are numbers; of two
+    different numbers, as 0 and 1, you are asked, or told to say it."""
+    id: str | None = None
+    """A column that tells rows apart: it is not learned from, and kept in predictions (default: none)."""
     drop: tuple[str, ...] = ()
     """Columns to leave out."""
     held_out: float = 0.2
@@ -302,6 +306,8 @@ class Fit:
     """How many members."""
     steps: int | None = None
     """Of training (default: found out)."""
+    encoding: str | None = None
+    """Of the file's text, as latin-1 (default: found out)."""
     overwrite: bool = False
     """Replace a model that is in the folder already."""
 
@@ -315,7 +321,11 @@ class Predict:
     data: Annotated[Path, tyro.conf.Positional]
     """A CSV file with the columns of the fit; others are ignored."""
     out: Path = field(default_factory=lambda: Path("predictions.csv"))
-    """The file to write."""
+    """The file to write; one that ends in .gz is gzipped."""
+    id: str | None = None
+    """A column that tells rows apart, kept before the predictions (default: the one of the fit)."""
+    encoding: str | None = None
+    """Of the file's text, as latin-1 (default: found out)."""
 
 
 @dataclass(frozen=True)

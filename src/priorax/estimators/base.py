@@ -8,22 +8,22 @@ from pathlib import Path
 from typing import Any, NamedTuple, no_type_check
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from priorax import storage
 from priorax.beliefs import L2, Ensemble, State
 from priorax.beliefs.base import Adam
 from priorax.checks import non_negative, one_of, positive_int
 from priorax.data_sets import form_data
+from priorax.estimators import files
 from priorax.estimators.standardising import as_given, moments, refuse_vanishing, standardised
 from priorax.fitting import fit, start, train
 from priorax.heads import Head
 from priorax.networks import MLP, Network, Table, as_network
+from priorax.noise import as_noise, online
 from priorax.priors import Constant, Linear, RandomFourier
 
 SIZES = (64, 512, 4096)
@@ -208,14 +208,13 @@ class PriorEnsemble(BaseEstimator):
             self.n_seen_, self.n_iter_ = 0, 0
             self.state_ = start(self.belief_, jax.random.key(self.stream_seed_), x)
         key_data, key_train = jax.random.split(jax.random.fold_in(jax.random.key(self.stream_seed_), self.n_seen_ + 1))
-        noise = "poisson" if isinstance(self.noise, str) and self.noise == "bootstrap" else self.noise
         data = form_data(
             self.belief_,
             self.state_,
             x,
             targets,
             key=key_data,
-            noise=noise,
+            noise=online(as_noise(self.noise)),
             sample_weight=weight,
             seen=self.n_seen_,
         )
@@ -266,35 +265,13 @@ class PriorEnsemble(BaseEstimator):
     def save(self, path: Path | str) -> None:
         """Write the fitted estimator to one file: arrays and JSON, no pickle. See `load`."""
         check_is_fitted(self, "state_")
-        params = {name: storage.describe(value, name) for name, value in self._fit_params.items()}
-        if not isinstance(self._fit_params["random_state"], int | None):
-            params["random_state"] = None
-        fitted = {name: storage.describe(getattr(self, name)) for name in sorted(vars(self)) if self._is_plain(name)}
-        description = {"params": params, "fitted": fitted}
-        storage.write(path, storage.Content(type(self).__name__, description, storage.tree_arrays(self.state_)))
-
-    @staticmethod
-    def _is_plain(name: str) -> bool:
-        return name.endswith("_") and not name.startswith("_") and name not in ("state_", "belief_")
+        files.save(self, path)
 
     @classmethod
     def load(cls, path: Path | str, **own: Any) -> Any:
-        """Read what `save` wrote. A network or prior that is your own code is passed again: `load(path, prior=...)`."""
-        content = storage.read(path)
-        if content.kind != cls.__name__:
-            raise storage.BadFile(f"{path} holds a {content.kind}, not a {cls.__name__}; load it with that class")
-        with storage.reading(path):
-            params = {name: storage.rebuild(value, own) for name, value in content.description["params"].items()}
-            self = cls(**params)
-            self._fit_params = params
-            for name, value in content.description["fitted"].items():
-                if not self._is_plain(name):
-                    raise storage.BadFile(f"{path} holds an attribute {name!r} that no fit leaves; write it again")
-                setattr(self, name, storage.rebuild(value, own))
-            self.belief_ = self._belief(self.n_outputs_, self._head())
-            example = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], self._inputs(np.zeros((1, self.n_features_in_))))
-            self.state_ = storage.restore_state(self.belief_, example, content.arrays)
-        return self
+        """Read what `save` wrote; a file that is damaged or describes what cannot be is a `priorax.storage.BadFile`. A
+        network or prior that is your own code is passed again: `load(path, prior=...)`."""
+        return files.load(cls, path, own)
 
 
 def mean_of(members: np.ndarray) -> np.ndarray:

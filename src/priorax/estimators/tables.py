@@ -5,10 +5,13 @@ of any table with those columns: medians and categories (`Features`). These are 
 transformers of scikit-learn are always made from them, at the fit as after reading, so that both give the same bits.
 """
 
+import codecs
 import csv
+import gzip
 import io
 import math
 import re
+import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,6 +31,8 @@ MISSING_NUMBERS = frozenset(("", "none", "-"))
 """The same in columns of numbers; among words, "none" is a word."""
 MAX_CATEGORIES = 50
 """A column of words may have so many different ones, and half as many as there are rows."""
+SMALL_TEXT, MOST_ZIPPED = 10**8, 100
+"""A gzip file may be so many bytes of text, or so many times as much as it is itself."""
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
@@ -41,11 +46,16 @@ class Cells(NamedTuple):
     decimal_comma: bool
     unnamed: int
     """How many columns had no name; they are left out."""
+    encoding: str = "utf-8"
+    """How the text was written."""
+    ids: list[str] | None = None
+    """The column of ids as it was written, if one was asked for and is there: an id may look like a missing cell."""
 
     def take(self, rows: np.ndarray) -> "Cells":
         """Some of the rows."""
         columns = {name: [cells[i] for i in rows] for name, cells in self.columns.items()}
-        return self._replace(columns=columns, lines=[self.lines[i] for i in rows])
+        ids = None if self.ids is None else [self.ids[i] for i in rows]
+        return self._replace(columns=columns, lines=[self.lines[i] for i in rows], ids=ids)
 
     def numbers(self, name: str) -> np.ndarray:
         """A column of numbers, NaN where it says nothing; an error that names the first cell that is none."""
@@ -106,6 +116,11 @@ class Features:
             parts.append(encoder.transform(_objects(cells, words)))
         return np.concatenate(parts, axis=1)
 
+    @property
+    def size(self) -> int:
+        """How many numbers `transform` makes of a row."""
+        return sum(1 + c.has_missing if c.kind == "number" else len(c.categories) for c in self.columns)
+
     def unknown(self, cells: Cells) -> dict[str, list[str]]:
         """The words that were not there at the fit, by column."""
         found = {c.name: sorted(set(cells.columns[c.name]) - {*c.categories, ""}) for c in self.of_kind("text")}
@@ -125,24 +140,30 @@ class Features:
             words = (part["name"], *categories)
             whole = len(set(categories)) == len(categories) and bool(categories) == (kind == "text")
             if not all(isinstance(word, str) for word in words) or not math.isfinite(median) or not whole:
-                raise ValueError(f"column {part['name']!r} is described in a way that no fit writes")
+                raise ValueError(f"column {part['name']!r:.100} is described in a way that no fit writes")
             columns.append(Column(part["name"], kind, median, bool(part["has_missing"]), categories))
-        if not columns:
-            raise ValueError("no column is described")
+        if not columns or len({column.name for column in columns}) < len(columns):
+            raise ValueError("no column is described, or one of them twice")
         return cls(tuple(columns))
 
 
-def read(path: Path | str) -> Cells:
-    """The cells of a CSV file whose first line names the columns; commas, semicolons or tabs part them."""
+def read(path: Path | str, id: str | None = None, encoding: str | None = None) -> Cells:
+    """The cells of a CSV file whose first line names the columns; commas, semicolons or tabs part them.
+
+    Args:
+        path: The file; one that gzip made is unpacked.
+        id: A column to keep as it was written, too.
+        encoding: How its text is written, by Python's name for it. None: UTF-8, or UTF-16 where the file says so, and
+            what is neither is taken for Windows-1252, which holds Latin-1; `Cells.encoding` says which it was.
+
+    Raises:
+        FileNotFoundError: If there is none.
+        ValueError: If it is no table; the error names the line.
+    """
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}; pass the path of a CSV file")
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{path} is not text in UTF-8 ({error.reason}, byte {error.start}); save it as UTF-8"
-        ) from None
+    text, encoding = _decoded(path, _unzipped(path, path.read_bytes()), encoding)
     if not text.strip():
         raise ValueError(f"{path} is empty; its first line must name the columns, and rows must follow")
     head = text.lstrip().splitlines()[:1]
@@ -163,7 +184,8 @@ def read(path: Path | str) -> Cells:
                 "line (a cell that holds the separator needs quotes, an empty line must go)"
             )
     columns = {name: [_blank(row[i]) for row, _ in rows] for i, name in enumerate(names) if name}
-    return Cells(str(path), columns, [line for _, line in rows], mark == ";", names.count(""))
+    ids = [row[names.index(id)] for row, _ in rows] if id in columns else None
+    return Cells(str(path), columns, [line for _, line in rows], mark == ";", names.count(""), encoding, ids)
 
 
 def kinds(cells: Cells, names: Collection[str], remedy: str = "leave the column out (drop)") -> dict[str, Kind]:
@@ -207,6 +229,44 @@ def learn(cells: Cells, kinds: Mapping[str, Kind]) -> tuple[Features, dict[str, 
         why = "; ".join(f"{name!r} {words}" for name, words in left_out.items()) or "the target is the only one"
         raise ValueError(f"{cells.path} has no column to learn from: {why}")
     return Features(tuple(columns)), left_out
+
+
+def _unzipped(path: Path, raw: bytes) -> bytes:
+    """The bytes of a file, unpacked where gzip made it."""
+    if not raw.startswith(b"\x1f\x8b"):
+        return raw
+    limit = max(SMALL_TEXT, MOST_ZIPPED * len(raw))
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(raw)) as file:
+            text = file.read(limit + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueError(f"{path} is a damaged gzip file ({error}); write it again") from None
+    if len(text) > limit:
+        raise ValueError(f"{path} unpacks to more than {limit:,} bytes, as no table of its size does; unpack it first")
+    return text
+
+
+def _decoded(path: Path, raw: bytes, encoding: str | None) -> tuple[str, str]:
+    """The text of a file, and how it was written."""
+    if encoding is not None:
+        try:
+            chosen = codecs.lookup(encoding).name
+            return raw.decode("utf-8-sig" if chosen == "utf-8" else chosen), chosen
+        except LookupError:
+            raise ValueError(f"encoding={encoding!r} is unknown; pass for example utf-8, latin-1 or cp1252") from None
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"encoding={encoding!r} is not that of {path} ({error.reason}, byte {error.start}); pass another"
+            ) from None
+    marked = raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    for name in ("utf-16",) if marked else ("utf-8", "cp1252"):
+        try:
+            text = raw.decode("utf-8-sig" if name == "utf-8" else name)
+        except UnicodeDecodeError:
+            continue
+        if "\0" not in text:
+            return text, name
+    raise ValueError(f"{path} is not text in UTF-8, UTF-16 or Latin-1; save it as a CSV file in UTF-8")
 
 
 def _number(cell: str, decimal_comma: bool) -> float | None:

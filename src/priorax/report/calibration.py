@@ -2,21 +2,42 @@
 
 Numbers: of intervals that should hold 90 % of the truth, how many do (coverage), and how wide are they (sharpness)?
 Classes: of predictions made with 90 % confidence, how many are right (reliability)? The *calibration error* is the mean
-distance between what was promised and what came; on few rows chance alone makes one, which is given beside it.
+distance between what was promised and what came; on few rows chance alone makes one, which is given beside it. Of each
+class, beside that, how well it is told from the others: precision, recall, F1 and the area under the ROC curve.
 """
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 from scipy.special import erfinv
+from sklearn.metrics import precision_recall_fscore_support, roc_auc_score
 
 from priorax.report.plots import BAND, MEAN, panels
 
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 BINS = 10
 TRIALS = 400
+
+
+@dataclass(frozen=True)
+class ClassScore:
+    """How well one class is told from all others."""
+
+    name: str
+    rows: int
+    """That are of this class."""
+    precision: float
+    """Of the rows that are said to be of it, the share that is; 0 if none is said to be."""
+    recall: float
+    """Of its rows, the share that is said to be of it; 0 if there are none."""
+    f1: float
+    """The harmonic mean of both."""
+    auc: float | None
+    """The area under the ROC curve of its probability: how often a row of it gets a higher one than another row does.
+    None where all rows are of it, or none."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +65,10 @@ class Calibration:
     """The same of always saying the mean, or the commonest class, of the training rows."""
     log_loss: float
     """Mean of -log p(truth), in nats."""
+    auc: float | None = None
+    """Of classes: the mean over them of the area under the ROC curve, each against the rest; None where it has none."""
+    classes: tuple[ClassScore, ...] = ()
+    """Of classes: the scores of each."""
 
     @property
     def verdict(self) -> str:
@@ -55,6 +80,23 @@ class Calibration:
     def as_json(self) -> dict[str, Any]:
         """Everything, for a file."""
         return {**asdict(self), "verdict": self.verdict}
+
+    @classmethod
+    def from_json(cls, description: Mapping[str, Any]) -> "Calibration":
+        """What `as_json` gave; TypeError, KeyError or ValueError if it is anything else."""
+        parts: dict[str, Any] = {}
+        for field in fields(cls):
+            value = description[field.name]
+            if field.name in ("promised", "kept", "weight"):
+                value = _plain(value)
+            elif field.name == "classes":
+                value = tuple(ClassScore(**score) for score in value)
+            elif field.name not in ("kind", "rows") and value is not None:
+                value = float(value)
+            parts[field.name] = value
+        if parts["kind"] not in ("number", "class") or type(parts["rows"]) is not int:
+            raise ValueError("kind and rows say nothing of a calibration")
+        return cls(**parts)
 
     def summary(self) -> list[tuple[str, ...]]:
         """A table: a header, then rows."""
@@ -70,6 +112,19 @@ class Calibration:
             at = self.promised.index(0.9)
             lines.insert(2, ("truth inside the 90 % interval", f"{self.kept[at]:.1%}", "90 %"))
             lines.insert(3, ("mean width of that interval", f"{self.weight[at]:.4g}", ""))
+        elif self.auc is not None:
+            lines.insert(2, ("area under the ROC curve", f"{self.auc:.4g}", "0.5 by chance"))
+        return lines
+
+    def class_summary(self) -> list[tuple[str, ...]]:
+        """The scores of each class: a header, then rows; empty for numbers."""
+        if not self.classes:
+            return []
+        lines: list[tuple[str, ...]] = [("class", "rows", "precision", "recall", "F1", "AUC")]
+        for score in self.classes:
+            shares = (score.precision, score.recall, score.f1)
+            auc = "-" if score.auc is None else f"{score.auc:.3f}"
+            lines.append((score.name, f"{score.rows:,}", *(f"{share:.3f}" for share in shares), auc))
         return lines
 
 
@@ -99,8 +154,15 @@ def of_numbers(truth: np.ndarray, mean: np.ndarray, std: np.ndarray, plain: floa
     )
 
 
-def of_classes(truth: np.ndarray, proba: np.ndarray, plain: int) -> Calibration:
-    """Of probabilities [row, class]; truth are class numbers, `plain` the one that one would say without looking."""
+def of_classes(truth: np.ndarray, proba: np.ndarray, plain: int, names: Sequence[str] | None = None) -> Calibration:
+    """Of probabilities.
+
+    Args:
+        truth: The number of the true class of each row.
+        proba: Probabilities [row, class].
+        plain: The class that one would say without looking.
+        names: Of the classes; without them, their numbers.
+    """
     truth, proba = np.asarray(truth), np.asarray(proba, dtype=np.float64)
     _refuse(truth.ndim == 1, truth, "one true class per row")
     sums = proba.ndim == 2 and len(proba) == len(truth) and np.allclose(proba.sum(axis=1), 1.0, atol=1e-4)
@@ -110,6 +172,8 @@ def of_classes(truth: np.ndarray, proba: np.ndarray, plain: int) -> Calibration:
     used = np.unique(place)
     random = np.random.default_rng(0)
     trials = [_bin_error(confidence, random.random(len(truth)) < confidence, place) for _ in range(TRIALS)]
+    scores = _class_scores(truth, proba, names or [str(number) for number in range(proba.shape[1])])
+    areas = [score.auc for score in scores if score.auc is not None]
     chosen = np.maximum(proba[np.arange(len(truth)), truth], np.finfo(np.float32).tiny)
     return Calibration(
         kind="class",
@@ -123,6 +187,8 @@ def of_classes(truth: np.ndarray, proba: np.ndarray, plain: int) -> Calibration:
         score=float(np.mean(right)),
         plain_score=float(np.mean(truth == plain)),
         log_loss=float(-np.mean(np.log(chosen))),
+        auc=float(np.mean(areas)) if areas else None,
+        classes=scores,
     )
 
 
@@ -146,6 +212,18 @@ def figure(calibration: Calibration) -> Figure:
         right.set(xlabel="confidence", ylabel="share of rows", title="how sure it is", xlim=(0, 1))
     drawing.suptitle(f"{calibration.rows} rows held out: {calibration.verdict}", fontsize=10)
     return drawing
+
+
+def _class_scores(truth: np.ndarray, proba: np.ndarray, names: Sequence[str]) -> tuple[ClassScore, ...]:
+    """Each class against the rest."""
+    numbers = range(proba.shape[1])
+    parts = precision_recall_fscore_support(truth, proba.argmax(axis=1), labels=list(numbers), zero_division=0.0)
+    scores = []
+    for number, name, precision, recall, f1, rows in zip(numbers, names, *parts, strict=True):
+        both = 0 < rows < len(truth)
+        auc = float(roc_auc_score(truth == number, proba[:, number])) if both else None
+        scores.append(ClassScore(name, int(rows), float(precision), float(recall), float(f1), auc))
+    return tuple(scores)
 
 
 def _bin_error(confidence: np.ndarray, right: np.ndarray, place: np.ndarray) -> float:

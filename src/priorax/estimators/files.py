@@ -1,0 +1,119 @@
+"""Fitted estimators as files: settings, what the fit left behind, and the state, in the format of `priorax.storage`.
+
+A file may come from a stranger: what a fit leaves is checked part against part before it is used.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from sklearn.base import is_classifier
+
+from priorax import storage
+from priorax.storage import BadFile
+
+COUNTS = ("n_features_in_", "n_outputs_", "n_seen_", "n_iter_", "stream_seed_")
+"""Whole numbers that every fit leaves."""
+
+
+def save(model: Any, path: Path | str) -> None:
+    """Write a fitted estimator to one file: arrays and JSON, no pickle."""
+    params = {name: storage.describe(value, name) for name, value in model._fit_params.items()}
+    if not isinstance(model._fit_params["random_state"], int | None):
+        params["random_state"] = None
+    fitted = {
+        name: storage.describe(value) for name, value in sorted(vars(model).items()) if _is_fitted(type(model), name)
+    }
+    arrays = storage.state_arrays(model.state_)
+    storage.write(path, storage.Content(type(model).__name__, {"params": params, "fitted": fitted}, arrays))
+
+
+def load(cls: type, path: Path | str, own: dict[str, Any]) -> Any:
+    """Read what `save` wrote.
+
+    Args:
+        cls: The estimator's class; the file must hold one of that name.
+        path: The file.
+        own: Settings that are the user's own code, by name.
+
+    Raises:
+        BadFile: If the file is not ours, is damaged, or what is in it does not fit together.
+        FileNotFoundError: If there is none.
+    """
+    content = storage.read(path)
+    if content.kind != cls.__name__:
+        raise BadFile(f"{path} holds a {content.kind:.100}, not a {cls.__name__}; load it with that class")
+    with storage.reading(path):
+        parts = {
+            part: {name: storage.rebuild(value, own, content.largest) for name, value in values.items()}
+            for part, values in content.description.items()
+        }
+        for name in parts["fitted"]:
+            if not _is_fitted(cls, name):
+                raise BadFile(f"{path} holds an attribute {name!r:.100} that no fit leaves; write it again")
+        for name in ("num_members", "hidden_widths"):
+            storage.refuse_size(name, parts["params"].get(name), content.largest)
+        model = cls(**parts["params"])
+        vars(model).update(parts["fitted"], _fit_params=parts["params"])
+        _check(model)
+        model.belief_ = model._belief(model.n_outputs_, model._head())
+        rows = model._inputs(np.zeros((1, model.n_features_in_)))
+        example = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), rows)
+        model.state_ = storage.restore_state(model.belief_, example, content.arrays)
+    return model
+
+
+def _is_fitted(cls: type, name: str) -> bool:
+    """Whether a fit leaves an attribute of that name, apart from the state."""
+    ours = name.isidentifier() and name.endswith("_") and not name.startswith("_") and not hasattr(cls, name)
+    return ours and name not in ("state_", "belief_")
+
+
+def _check(model: Any) -> None:
+    """What a fit left fits together: each shape, and what is divided by."""
+    for name in COUNTS:
+        value = getattr(model, name)
+        if type(value) is not int or value < (name in ("n_features_in_", "n_outputs_")):
+            raise BadFile(f"{name}={value!r:.100} is no such count; write it again")
+    features, outputs = model.n_features_in_, model.n_outputs_
+    if type(model.flat_y_) is not bool or (model.flat_y_ and outputs != 1):
+        raise BadFile(f"flat_y_={model.flat_y_!r:.100} does not go with n_outputs_={outputs}; write it again")
+    if not isinstance(model.weight_unit_, float) or not 0 < model.weight_unit_ < np.inf:
+        raise BadFile(f"weight_unit_={model.weight_unit_!r:.100} must be a number above 0; write it again")
+    _check_numbers(model, "x_mean_", features)
+    _check_numbers(model, "x_scale_", features, positive=True)
+    names = vars(model).get("feature_names_in_")
+    if names is not None and (_shape(names) != (features,) or not all(isinstance(name, str) for name in names)):
+        raise BadFile(f"feature_names_in_ are not {features} names; write it again")
+    if "loss_curve_" in vars(model):
+        _check_numbers(model, "loss_curve_", len(model.loss_curve_))
+    if is_classifier(model):
+        labels = [model.classes_] if model.flat_y_ else model.classes_
+        if not isinstance(labels, list) or len(labels) != outputs:
+            raise BadFile(f"classes_ are not those of {outputs} outputs; write it again")
+        for known in labels:
+            if len(_shape(known)) != 1 or not known.size or not np.array_equal(known, np.unique(known)):
+                raise BadFile("classes_ are not labels in order, each once; write it again")
+    else:
+        _check_numbers(model, "y_mean_", outputs)
+        _check_numbers(model, "y_scale_", outputs, positive=True)
+        noise = vars(model).get("noise_range_")
+        if noise is not None and (
+            _shape(noise) != (2, outputs) or not np.all((0 <= noise[0]) & (noise[0] <= noise[1]))
+        ):
+            raise BadFile(f"noise_range_ is not a least and a most for {outputs} outputs; write it again")
+
+
+def _check_numbers(model: Any, name: str, length: int, positive: bool = False) -> None:
+    """So many numbers; that they are finite was seen when they were read."""
+    values = getattr(model, name)
+    if _shape(values) != (length,) or not np.issubdtype(values.dtype, np.floating):
+        raise BadFile(f"{name} has shape {_shape(values)} but ({length},) is needed; write it again")
+    if positive and not np.all(values > 0):
+        raise BadFile(f"{name} holds a number that is not above 0; write it again")
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    """Of an array; what is none has no shape that is asked for."""
+    return value.shape if isinstance(value, np.ndarray) else ()

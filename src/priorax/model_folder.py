@@ -1,0 +1,145 @@
+"""The folder that `priorax fit` writes, and `priorax predict` and `priorax inspect` read.
+
+model.safetensors   the estimator, as its own `save` writes it
+calibration.json    how far its predictions can be trusted, measured on rows held out; calibration.png draws it
+table.json          the columns: medians, categories. Written last: without it there is no model
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from priorax.checks import one_of
+from priorax.estimators import PriorEnsembleClassifier, PriorEnsembleRegressor
+from priorax.estimators.tables import Features
+from priorax.report import calibration as calibrations
+from priorax.report.calibration import Calibration
+from priorax.report.plots import save_figure
+from priorax.storage import BadFile, parse_json, reading, write_atomically
+from priorax.version import __version__
+
+VERSION = 1
+FILES = ("model.safetensors", "calibration.json", "calibration.png", "table.json")
+
+
+@dataclass(frozen=True)
+class Model:
+    """A fitted estimator, and what makes its inputs of a table."""
+
+    estimator: Any
+    features: Features
+    target: str
+    """The column that is predicted."""
+    classes: tuple[str, ...] | None
+    """What it may be, if it is a class."""
+    id: str | None = None
+    """The column that tells rows apart."""
+    written_by: str = __version__
+    """The release that wrote it."""
+
+    @property
+    def kind(self) -> str:
+        """number or class."""
+        return "number" if self.classes is None else "class"
+
+
+def holds_model(folder: Path | str) -> bool:
+    """Whether `priorax fit` wrote to it, and came to its end."""
+    return (Path(folder) / "table.json").is_file()
+
+
+def refuse_folder(out: Path, overwrite: bool) -> None:
+    """No file, and no model unless it may be replaced."""
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"out={str(out)!r} is a file; pass a folder")
+    if not overwrite and any((out / name).exists() for name in FILES):
+        raise ValueError(f"out={str(out)!r} already holds a model; pass --overwrite to replace it or another folder")
+
+
+def write_model(out: Path, model: Model, measured: Calibration | None) -> tuple[Path, ...]:
+    """All files; the one that makes a model of them goes first and comes last."""
+    out.mkdir(parents=True, exist_ok=True)
+    for name in reversed(FILES[1:]):
+        (out / name).unlink(missing_ok=True)
+    model.estimator.save(out / "model.safetensors")
+    if measured is not None:
+        write_atomically(out / "calibration.json", _json(measured.as_json()))
+        save_figure(calibrations.figure(measured), out, "calibration", ("png",))
+    description = {
+        "version": VERSION,
+        "priorax": __version__,
+        "target": model.target,
+        "id": model.id,
+        "kind": model.kind,
+        "classes": model.classes,
+        "columns": model.features.as_json(),
+        "model_sha256": hashlib.sha256((out / "model.safetensors").read_bytes()).hexdigest(),
+    }
+    write_atomically(out / "table.json", _json(description))
+    return tuple(out / name for name in FILES if (out / name).exists())
+
+
+def load_model(folder: Path | str) -> Model:
+    """What `priorax fit` wrote; its parts are checked against each other.
+
+    Raises:
+        BadFile: If a file is damaged, is of another version, or does not belong to the others.
+        FileNotFoundError: If there is no model.
+    """
+    path = Path(folder) / "table.json"
+    if not holds_model(folder):
+        raise FileNotFoundError(f"{folder} holds no model (there is no {path}); make one with priorax fit")
+    description = parse_json(path, path.read_bytes())
+    with reading(path):
+        if description["version"] != VERSION:
+            found = description["version"]
+            raise BadFile(
+                f"{path} has version {found!r:.100}, this priorax reads {VERSION}; use the release that wrote it"
+            )
+        features = Features.from_json(description["columns"])
+        numbers = one_of("kind", description["kind"], ("number", "class")) == "number"
+        classes = None if numbers else tuple(description["classes"])
+        target, id_, written_by = (description.get(name) for name in ("target", "id", "priorax"))
+        words = (target, written_by, *(() if id_ is None else (id_,)), *(classes or ()))
+        if not all(isinstance(word, str) for word in words):
+            raise BadFile(f"{path} has something else where names should be; fit the model again")
+        checksum = description["model_sha256"]
+    file = path.parent / "model.safetensors"
+    if not file.is_file() or hashlib.sha256(file.read_bytes()).hexdigest() != checksum:
+        raise BadFile(f"{file} is missing or is not the one that {path.name} belongs to; fit the model again")
+    estimator = (PriorEnsembleRegressor if numbers else PriorEnsembleClassifier).load(file)
+    known = None if numbers else tuple(estimator.classes_)
+    if not estimator.flat_y_ or estimator.n_features_in_ != features.size or known != classes:
+        raise BadFile(f"{path} describes other columns or classes than {file.name} was fitted to; fit the model again")
+    return Model(estimator, features, target, classes, id_, written_by)
+
+
+def inspect_model(folder: Path | str) -> list[tuple[str, str]]:
+    """What a model is, in words: name and value of each fact. Damaged files are refused, as by `load_model`."""
+    model = load_model(folder)
+    estimator = model.estimator
+    what = "a number" if model.classes is None else f"one of {len(model.classes)} classes: {', '.join(model.classes)}"
+    facts = [
+        ("model", f"of {model.target!r}, {what}"),
+        ("written by", f"priorax {model.written_by}"),
+        ("fitted to", f"{estimator.n_seen_:,} rows, in {estimator.n_iter_:,} steps"),
+        ("ensemble", f"{estimator.num_members} members, prior_scale {estimator.prior_scale:g}"),
+        ("columns", ", ".join(f"{column.name} ({column.kind})" for column in model.features.columns)),
+        ("id", "none" if model.id is None else model.id),
+    ]
+    path = Path(folder) / "calibration.json"
+    if not path.is_file():
+        return [*facts, ("calibration", "not measured: no rows were held out"), ("checksums", "all hold")]
+    description = parse_json(path, path.read_bytes())
+    with reading(path):
+        measured = Calibration.from_json(description)
+        facts += [
+            (name, f"{value} ({compare})" if compare else value) for name, value, compare in measured.summary()[1:]
+        ]
+    return [*facts, ("measured on", f"{measured.rows:,} rows held out"), ("checksums", "all hold")]
+
+
+def _json(content: Any) -> bytes:
+    return (json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False) + "\n").encode()
