@@ -54,6 +54,7 @@ KINDS: dict[str, type] = {
             beliefs.TableCount,
             beliefs.OneHotCount,
             beliefs.GaussianCount,
+            beliefs.HashCount,
             beliefs.ExactBayes,
         ),
     }.items()

@@ -100,7 +100,7 @@ def _check(model: Any) -> None:
         _check_numbers(model, "y_scale_", outputs, positive=True)
         noise = vars(model).get("noise_range_")
         if noise is not None and (
-            _shape(noise) != (2, outputs) or not np.all((0 <= noise[0]) & (noise[0] <= noise[1]))
+            _shape(noise) != (2, outputs) or not np.all((noise[0] >= 0) & (noise[0] <= noise[1]))
         ):
             raise BadFile(f"noise_range_ is not a least and a most for {outputs} outputs; write it again")
 
