@@ -32,7 +32,7 @@ from priorax.networks import MLP, Convnet, Dueling, Pair, Table, as_network
 from priorax.noise import NOISES
 from priorax.noise import Gaussian as GaussianNoise
 from priorax.priors import Around, Constant, Function, Linear, RandomFourier, Tabulated
-from priorax.storage import BadFile, Content, read, write, write_atomically
+from priorax.storage import BadFile, Content, describe, read, rebuild, write, write_atomically
 
 KEY = jax.random.key(0)
 X = np.random.default_rng(0).standard_normal((20, 3)).astype(np.float32)
@@ -300,6 +300,15 @@ def test_what_is_read_is_what_was_written(tmp_path):
     again = read(tmp_path / "file")
     assert (again.kind, again.description) == (content.kind, content.description)
     np.testing.assert_array_equal(again.arrays["array"], content.arrays["array"])
+
+
+def test_settings_come_back_as_they_were():
+    """Through JSON; sizes that the file does not hold are refused, other numbers may be as large as they like."""
+    settings = {"weights": {0: 1.0, "b": (2, [None, "x"])}, "head": C51(0.0, 1e9), "steps": 10**12, "on": True}
+    described = json.loads(json.dumps(describe(settings)))
+    assert rebuild(described, {}, 1000) == settings
+    with pytest.raises(BadFile, match="num_atoms=1001 is more than the file holds"):
+        rebuild(describe(C51(num_atoms=1001)), {}, 1000)
 
 
 def test_forward_is_the_same_after_loading(saved):

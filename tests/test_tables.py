@@ -1,17 +1,22 @@
 """CSV files as people have them, in real folders: fitted, read again, predicted; and how they go wrong."""
 
 import csv
+import gzip
+import io
 import json
+import re
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
+from priorax.cli import main
 from priorax.estimators import tables
+from priorax.model_folder import FILES, inspect_model, load_model
 from priorax.report import calibration
 from priorax.storage import BadFile
-from priorax.tabular_files import FILES, STEPS, _split, _Target, _target, fit_table, load_model, predict_table
+from priorax.tabular_files import STEPS, _split, _Target, _target, fit_table, predict_table
 
 CITIES = {"Rome": 0.0, "Oslo": 3.0, "Bern": -3.0}
 QUICK = {"num_members": 5, "steps": 200}
@@ -98,7 +103,8 @@ def test_what_is_read_back_predicts_as_what_was_fitted_to_the_bit(data, number):
     """Features survive their JSON; calibration, measured before writing, comes out the same after reading."""
     out, report, _ = number
     cells, truth, _ = _target(tables.read(data), "y", "number", print)
-    model, features = load_model(out)
+    found = load_model(out)
+    model, features = found.estimator, found.features
     assert tables.Features.from_json(json.loads(json.dumps(features.as_json()))) == features
     train, held = _split(truth, 0.2, 0)
     said, y = model.predict_uncertainty(features.transform(cells.take(held))), truth.values
@@ -140,7 +146,7 @@ def test_predicting_bears_unknown_words_gaps_and_other_columns(number, tmp_path)
     values = np.loadtxt(tmp_path / "p.csv", delimiter=",", skiprows=1)
     assert np.all(np.isfinite(values))
     assert values[0, 1] > 2 * values[2, 1], "it should doubt a city that it never saw"
-    _, features = load_model(out)
+    features = load_model(out).features
     assert np.all(features.transform(tables.read(new))[0, -4:] == 0)
 
 
@@ -172,13 +178,16 @@ def test_a_damaged_model_is_refused(grade, tmp_path):
         (folder / name).write_bytes((grade[0] / name).read_bytes())
     good = json.loads((folder / "table.json").read_text())
     number = {"name": "size", "kind": "number", "median": float("nan"), "has_missing": False, "categories": []}
-    for change in ({"version": 9}, {"columns": []}, {"columns": [number]}, {"columns": 3}, {"kind": "shell"}):
+    other = {"classes": ["a", "b"]}, {"columns": good["columns"][:-1]}, {"id": 3}, {"target": None}
+    columns = {"columns": []}, {"columns": [number]}, {"columns": 3}, {"columns": good["columns"] * 2}
+    for change in ({"version": 9}, *columns, {"kind": "shell"}, {"kind": "number"}, *other):
         (folder / "table.json").write_text(json.dumps({**good, **change}))
         with pytest.raises(BadFile):
             load_model(folder)
-    (folder / "table.json").write_text("{")
-    with pytest.raises(BadFile, match=r"table\.json"):
-        load_model(folder)
+    for text in ("{", "[" * 100_000, '{"version": ' + "1" * 5000 + "}", "[]", "\xff"):
+        (folder / "table.json").write_text(text, encoding="latin-1")
+        with pytest.raises(BadFile, match=r"table\.json"):
+            load_model(folder)
     (folder / "table.json").write_text(json.dumps(good))
     load_model(folder)
     (folder / "model.safetensors").write_bytes(b"another")
@@ -205,50 +214,10 @@ def test_the_number_of_steps_is_found(tmp_path):
     path, said = write(tmp_path / "noise.csv", [*"abcdefg", "y"], noise), []
     report = fit_table(path, "y", tmp_path / "model", num_members=5, report=said.append)
     assert report.steps in STEPS[:2]
-    assert said == [f"steps of training: {report.steps}, the best of those tried on a fifth of the training rows"]
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("", "is empty"),
-        ("\n\n", "is empty"),
-        ("a,y\n", "has no rows"),
-        ("a,b,a\n1,2,3\n", "names 'a' more than once"),
-        ("1,2\n3,4\n", "must name the columns"),
-        ("a,y\n1,2\n3\n", "line 3: 1 cells"),
-        ("a,y\n1,2\n\n3,4\n", "line 3: 0 cells"),
-    ],
-)
-def test_files_that_are_no_tables(text, words, tmp_path):
-    (tmp_path / "t.csv").write_text(text)
-    with pytest.raises(ValueError, match=words):
-        tables.read(tmp_path / "t.csv")
-
-
-def test_files_that_are_no_text(tmp_path):
-    (tmp_path / "t.csv").write_bytes("a,y\nMünchen,1\n".encode("latin-1"))
-    with pytest.raises(ValueError, match="UTF-8"):
-        tables.read(tmp_path / "t.csv")
-    with pytest.raises(FileNotFoundError, match="no file"):
-        tables.read(tmp_path / "none.csv")
-
-
-@pytest.mark.parametrize("mark", [",", ";", "\t"])
-def test_separators_quotes_and_byte_order_marks(mark, tmp_path):
-    text = f'\ufeffa{mark} "b{mark} c" \r\n 1.5 {mark}"x{mark} y"\r\nNaN{mark}none\r\n'
-    (tmp_path / "t.csv").write_bytes(text.encode())
-    cells = tables.read(tmp_path / "t.csv")
-    assert cells.columns == {"a": ["1.5", ""], f"b{mark} c": [f"x{mark} y", "none"]}
-    assert cells.lines == [2, 3]
-
-
-def test_decimal_commas(tmp_path):
-    (tmp_path / "t.csv").write_text("a;b\n1,5;2\n-0,25;none\n")
-    cells = tables.read(tmp_path / "t.csv")
-    assert tables.kinds(cells, ["a", "b"]) == {"a": "number", "b": "number"}
-    np.testing.assert_array_equal(cells.numbers("a"), [1.5, -0.25])
-    np.testing.assert_array_equal(cells.numbers("b"), [2.0, np.nan])
+    assert said == [
+        "'y' holds numbers and is predicted as a number; pass kind=\"class\" if they stand for classes",
+        f"steps of training: {report.steps}, the best of those tried on a fifth of the training rows",
+    ]
 
 
 def table(path, **columns):
@@ -295,7 +264,7 @@ def test_fits_that_make_no_sense(tmp_path):
         ({"drop": ["b"]}, "drop='b' is unknown"),
         ({"drop": ["y"]}, "drop='y' is unknown"),
         ({}, "line 2: column 'typo' holds numbers, but here 'oops'.*leave the column out"),
-        ({"target": "typo"}, "'oops'.*kind=class"),
+        ({"target": "typo"}, "'oops'.*kind=\"class\""),
         ({"target": "ids"}, "60 different classes"),
         ({"target": "ids", "kind": "number"}, "holds numbers, but here 'id 0'"),
         ({"target": "one"}, "is x in every row"),
@@ -317,7 +286,7 @@ def test_numbers_can_be_classes(tmp_path):
     cells = tables.read(table(tmp_path / "t.csv", a=range(40), y=["-", *(i % 3 for i in range(39))]))
     said = []
     kept, truth, missing = _target(cells, "y", "auto", said.append)
-    assert "only 3 different" in said[0]
+    assert "holds numbers (3 different ones) and is predicted as a number" in said[0]
     assert (truth.kind, missing, len(kept.lines), truth.values[3]) == ("number", 1, 39, 0.0)
     _, truth, missing = _target(cells, "y", "class", print)
     assert (truth.classes, missing) == (["-", "0", "1", "2"], 0)
@@ -333,54 +302,138 @@ def test_every_class_has_its_share_held_out_and_is_learned(share):
     np.testing.assert_allclose(counts, [0, 59 * share, 140 * share], atol=1)
 
 
-def test_calibration_of_numbers_tells_right_from_too_sure():
-    random = np.random.default_rng(1)
-    mean, std = random.normal(size=4000), random.uniform(0.5, 2, size=4000)
-    truth = mean + std * random.normal(size=4000)
-    right = calibration.of_numbers(truth, mean, std, 0.0)
-    assert right.error < 0.015
-    assert right.error <= right.by_chance
-    assert "as it should be" in right.verdict
-    sure, unsure = (calibration.of_numbers(truth, mean, std * factor, 0.0) for factor in (0.4, 2.5))
-    assert (sure.verdict, unsure.verdict) == ("too sure", "not sure enough")
-    assert sure.error > 0.15
-    assert unsure.error > 0.15
-    assert right.log_loss < min(sure.log_loss, unsure.log_loss)
-    width = dict(zip(right.promised, right.weight, strict=True))[0.95]
-    assert width == pytest.approx(2 * 1.959964 * std.mean(), rel=1e-6)
-    assert right.score == pytest.approx(np.sqrt(np.mean((truth - mean) ** 2)))
+def test_ids_are_not_learned_from_and_stand_before_predictions(data, tmp_path):
+    """As they are written, also where they look like a missing cell."""
+    table = list(csv.reader(data.read_text().splitlines()))
+    ids = [f"00{i}" for i in range(299)] + ["NA"]
+    rows = [[mark, *row[1:]] for mark, row in zip(ids, table[1:], strict=True)]
+    named = write(tmp_path / "named.csv", ["key", *table[0][1:]], rows)
+    report = fit_table(named, "grade", tmp_path / "model", id="key", drop=["y"], num_members=5, steps=10)
+    assert "key" not in report.columns and "key" not in report.left_out
+    assert load_model(tmp_path / "model").id == "key"
+    predict_table(tmp_path / "model", named, tmp_path / "p.csv.gz")
+    with gzip.open(tmp_path / "p.csv.gz", "rt", newline="") as file:
+        said = list(csv.DictReader(file))
+    assert list(said[0])[:2] == ["key", "class"]
+    assert [row["key"] for row in said] == ids
+    # asked for by name, and without it
+    predict_table(tmp_path / "model", named, tmp_path / "p.csv", id="name")
+    assert (tmp_path / "p.csv").read_text().splitlines()[1].startswith("person 0,")
+    words = []
+    predict_table(tmp_path / "model", data, tmp_path / "p.csv", words.append)
+    assert words == [f"{data} has no column 'key', which told rows apart at the fit; predictions have none"]
+    with pytest.raises(ValueError, match="id='kee' is unknown; did you mean 'key'"):
+        predict_table(tmp_path / "model", named, tmp_path / "p.csv", id="kee")
+    with pytest.raises(ValueError, match="id='grade' is unknown"):
+        fit_table(named, "grade", tmp_path / "other", id="grade")
 
 
-def test_calibration_of_classes_tells_right_from_too_sure():
-    random = np.random.default_rng(2)
-    proba = random.dirichlet(np.ones(3), size=4000)
-    truth = np.array([random.choice(3, p=row) for row in proba])
-    right = calibration.of_classes(truth, proba, 0)
-    assert right.error < 0.03
-    assert "as it should be" in right.verdict
-    sharp = proba**4 / np.sum(proba**4, axis=1, keepdims=True)
-    assert calibration.of_classes(truth, sharp, 0).verdict == "too sure"
-    flat = proba**0.25 / np.sum(proba**0.25, axis=1, keepdims=True)
-    assert calibration.of_classes(truth, flat, 0).verdict == "not sure enough"
-    assert sum(right.weight) == pytest.approx(1)
-    assert right.error == pytest.approx(
-        sum(w * abs(p - k) for w, p, k in zip(right.weight, right.promised, right.kept, strict=True))
+def test_a_prediction_never_takes_the_name_of_the_ids(number, data, tmp_path):
+    out, _, _ = number
+    said = []
+    renamed = tmp_path / "renamed.csv"
+    renamed.write_text(data.read_text().replace(",name,", ",mean,", 1))
+    predict_table(out, renamed, tmp_path / "p.csv", said.append, id="mean")
+    header, first = (tmp_path / "p.csv").read_text().splitlines()[:2]
+    assert header == "mean,predicted_mean,epistemic_std,total_std"
+    assert first.startswith("person 0,")
+    assert said == ["the id column is called 'mean', as a prediction is; the prediction is called 'predicted_mean'"]
+
+
+def zeros_and_ones(path):
+    return table(path, a=np.linspace(-1, 1, 60), y=[int(i >= 30) for i in range(60)])
+
+
+def test_two_numbers_are_not_taken_for_a_regression_without_a_word(tmp_path):
+    path, asked = zeros_and_ones(tmp_path / "t.csv"), []
+    with pytest.raises(ValueError, match=r'holds only the numbers 0 and 1; pass kind="class" .* kind="number"'):
+        fit_table(path, "y", tmp_path / "model")
+    for answer, kind in ((True, "class"), (False, "number")):
+        report = fit_table(
+            path,
+            "y",
+            tmp_path / kind,
+            num_members=2,
+            steps=2,
+            ask=lambda question, answer=answer: asked.append(question) or answer,
+        )
+        assert report.kind == kind
+    assert asked == ["'y' holds only the numbers 0 and 1. Do they stand for classes?"] * 2
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_on_a_terminal_the_command_asks_and_elsewhere_it_says_what_to_pass(tmp_path, monkeypatch, capsys):
+    path = zeros_and_ones(tmp_path / "t.csv")
+    words = ["fit", str(path), "--target", "y", "--num-members", "2", "--steps", "2", "--out"]
+    assert main([*words, str(tmp_path / "model")]) == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert "--target y holds only the numbers 0 and 1; pass --kind class" in error
+    assert "kind=" not in error
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setattr("sys.stdin", Terminal("y\n"))
+    assert main([*words, str(tmp_path / "model")]) == 0
+    shown = " ".join(re.sub(r"\x1b\[[\d;?]*\w", "", capsys.readouterr().out).split())
+    assert "Do they stand for classes?" in shown
+    assert "each class against the rest" in shown and "recall" in shown and "AUC (ROC curve)" in shown
+    monkeypatch.setattr("sys.stdin", Terminal(""))
+    assert main([*words, str(tmp_path / "other")]) == 2
+    assert not (tmp_path / "other").exists()
+
+
+def test_each_class_is_scored(grade):
+    """Against scikit-learn's own report, on numbers; and in the file."""
+    from sklearn.metrics import classification_report, roc_auc_score
+
+    random = np.random.default_rng(4)
+    proba = random.dirichlet(np.ones(4), size=200)
+    truth = np.array([random.choice(4, p=row) for row in proba])
+    truth[truth == 3] = 0  # a class that does not come
+    found = calibration.of_classes(truth, proba, 0, [*"abcd"])
+    theirs = classification_report(
+        truth, proba.argmax(1), labels=range(4), target_names=[*"abcd"], output_dict=True, zero_division=0.0
     )
+    for number, score in enumerate(found.classes):
+        wanted = theirs[score.name]
+        assert (score.precision, score.recall, score.f1) == (wanted["precision"], wanted["recall"], wanted["f1-score"])
+        assert score.rows == wanted["support"]
+        assert score.auc == (None if number == 3 else roc_auc_score(truth == number, proba[:, number]))
+    assert found.auc == pytest.approx(np.mean([score.auc for score in found.classes[:3]]))
+    assert found.class_summary()[4][0::5] == ("d", "-")
+    out, report = grade
+    written = json.loads((out / "calibration.json").read_text())
+    assert [score["name"] for score in written["classes"]] == ["hi", "lo"]
+    assert written["auc"] == report.calibration.auc > 0.9
+    assert calibration.Calibration.from_json(written) == report.calibration
 
 
-def test_few_rows_are_not_held_against_a_prediction():
-    """How often perfect predictions on 30 rows are called otherwise: once in 20."""
-    random = np.random.default_rng(3)
-    runs = [calibration.of_numbers(random.normal(size=30), np.zeros(30), np.ones(30), 0.0) for _ in range(200)]
-    assert np.mean([run.error > run.by_chance for run in runs]) < 0.12
+def test_a_model_is_inspected(number, grade, capsys, tmp_path):
+    facts = dict(inspect_model(number[0]))
+    assert facts["model"] == "of 'y', a number"
+    assert facts["columns"] == "size (number), city (text), age (number)"
+    assert facts["fitted to"] == "236 rows, in 200 steps"
+    assert facts["measured on"] == "59 rows held out" and facts["checksums"] == "all hold"
+    assert main(["inspect", str(grade[0])]) == 0
+    shown = capsys.readouterr().out
+    assert "one of 2 classes: hi, lo" in shown and "verdict" in shown
+    for name in FILES:
+        (tmp_path / name).write_bytes((grade[0] / name).read_bytes())
+    for text in ("{}", "[", '{"kind": 1e999}'):
+        (tmp_path / "calibration.json").write_text(text)
+        with pytest.raises(BadFile, match=r"calibration\.json"):
+            inspect_model(tmp_path)
 
 
-def test_calibration_refuses_what_it_cannot_measure():
-    ones = np.ones(3)
-    for std in (np.zeros(3), np.ones(2), np.full(3, np.nan)):
-        with pytest.raises(ValueError, match="standard deviation"):
-            calibration.of_numbers(ones, ones, std, 0.0)
-    with pytest.raises(ValueError, match="at least one row"):
-        calibration.of_numbers(ones[:0], ones[:0], ones[:0], 0.0)
-    with pytest.raises(ValueError, match="sum to one"):
-        calibration.of_classes(np.zeros(3, int), np.ones((3, 2)), 0)
+def test_errors_of_the_command_are_in_its_own_words(data, tmp_path, capsys):
+    wrong = {
+        "--held-out 0.9 must be at least 0 and at most 0.5; pass for example --held-out 0.2": ["--held-out", "0.9"],
+        "--id 'a b' is unknown": ["--id", "a b"],
+        "--drop agee is unknown; did you mean 'age'": ["--drop", "agee"],
+        "--encoding klingon is unknown": ["--encoding", "klingon"],
+    }
+    for words, options in wrong.items():
+        assert main(["fit", str(data), "--target", "y", "--out", str(tmp_path / "model"), *options]) == 2
+        assert words in " ".join(capsys.readouterr().err.split())

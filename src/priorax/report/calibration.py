@@ -113,7 +113,7 @@ class Calibration:
             lines.insert(2, ("truth inside the 90 % interval", f"{self.kept[at]:.1%}", "90 %"))
             lines.insert(3, ("mean width of that interval", f"{self.weight[at]:.4g}", ""))
         elif self.auc is not None:
-            lines.insert(2, ("area under the ROC curve", f"{self.auc:.4g}", "0.5 by chance"))
+            lines.insert(2, ("AUC (ROC curve)", f"{self.auc:.4g}", "0.5 by chance"))
         return lines
 
     def class_summary(self) -> list[tuple[str, ...]]:
