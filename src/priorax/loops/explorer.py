@@ -41,8 +41,6 @@ from priorax.loops.watching import load
 
 LOOK_EVERY = 1000
 """Updates between two looks at whether the prior's scale suits."""
-LOOK_BACK = 1000
-"""The first and the last episodes that it is judged by."""
 
 
 class Round(NamedTuple):
@@ -267,8 +265,7 @@ class Explorer:
             return None
         drawn = host.buffer.draw(ROWS, np.random.default_rng(host.updates))
         found = measure(host.agent, self.belief, drawn.obs, drawn.action)
-        first, last = self.history[:LOOK_BACK], self.history[-LOOK_BACK:]
-        returns = [row.total_return for row in [*first, *last][-len(self.history) :]]
+        returns = [row.total_return for row in self.history.ends()]
         learned = self.settings.clip_rewards or better(returns)  # clipped, returns do not say what values should be
         return self.adviser.look(found, host.updates, len(self.cells), returns, learned)
 

@@ -49,6 +49,10 @@ class History(Sequence[Row], Generic[Row]):
         """Add one at the end."""
         self.extend([row])
 
+    def ends(self, count: int = 1000) -> list[Row]:
+        """The first and the last so many, each once."""
+        return self[:] if len(self) <= 2 * count else self[:count] + self[-count:]
+
     def __len__(self) -> int:
         return self._stored + len(self._newest)
 

@@ -20,6 +20,7 @@ from priorax.envs.worlds import BSUITE, GYMNASIUM, lives_on_host, make_world
 from priorax.loops.checkpoints import Checkpoints
 from priorax.loops.compiled import Episode, Live, Loop, chunks, episodes_to_learn, episodes_to_solve, start
 from priorax.loops.doubt import LEAST_UPDATES, ROWS, Adviser, better, measure
+from priorax.loops.history import History
 from priorax.loops.run_folder import RunFolder, describe_run, read_config
 from priorax.loops.scaling import with_proposal, without_auto
 from priorax.storage import BadFile
@@ -97,7 +98,8 @@ class Result(NamedTuple):
     env_steps: int
     env_steps_per_second: float
     """Of this process, the first chunk and its compilation apart where there were more."""
-    history: list[Episode]
+    history: Sequence[Episode]
+    """All episodes, as if in a list; in memory are the newest 10,000 to 20,000 (`history.History`)."""
     probes: list[dict[str, float]]
     """What a probe found, each with the episodes finished by then."""
 
@@ -221,17 +223,18 @@ def _run(
     announce: Callable[[str], None] | None,
 ) -> Result:
     """Start or go on, up to the end."""
-    history: list[Episode] = []
+    history = History(Episode)
     probes: list[dict[str, float]] = []
     if folder is not None and folder.checkpoints.last is not None:
-        snapshot, history = folder.restore(loop, key, params)
+        snapshot, rows = folder.restore(loop, key, params)
+        history.extend(rows)
     else:
         snapshot = start(loop, key, params)
         _check_at_start(loop, snapshot.live)
     clock, held = _Clock(int(snapshot.live.step)), getattr(loop.env, "times", 1)
     tells = getattr(loop.env, "tells_regret", False)
 
-    def first_below(rows: list[Episode]) -> int | None:
+    def first_below(rows: Sequence[Episode]) -> int | None:
         return episodes_to_learn(rows, until.below, until.after) if tells else None
 
     learned = first_below(history)
@@ -256,7 +259,7 @@ def _run(
             if probe is not None:
                 probes.append({"episode": len(history), **probe(loop, following.live)})
             if announce is not None and clock.laps % CHUNKS_BETWEEN_LOOKS == 0:
-                returns = [row.total_return for row in history]
+                returns = [row.total_return for row in history.ends()]
                 good = learned is not None if tells else better(returns)
                 words = _advice(loop, following.live, adviser, returns, good)
                 if words is not None:
@@ -281,7 +284,7 @@ def _run(
         tells_regret=tells,
         episodes_to_learn=learned,
         episodes_to_solve=episodes_to_solve(history) if hasattr(loop.env, "optimal_path") else None,
-        total_return=float(np.sum([row.total_return for row in history])),
+        total_return=float(sum(row.total_return for row in history)),
         env_steps=taken,
         env_steps_per_second=clock.speed * held,
         history=history,
