@@ -51,6 +51,7 @@ def test_a_history_is_a_list_whose_old_rows_are_in_a_file():
         assert found[part] == rows[part]
     with pytest.raises(IndexError):
         found[95]
+    assert found.ends(5) == rows[:5] + rows[-5:] and found.ends(50) == rows
     assert found.best == max(each.total_return for each in rows)
     assert isinstance(found[2], HostEpisode) and isinstance(found[2].episode, int)
     assert found != rows[:-1] and found != History(HostEpisode, rows[1:], kept=10)

@@ -73,7 +73,7 @@ def test_auto_is_a_number_by_the_time_a_run_begins(tmp_path):
 
 
 def test_at_the_start_all_of_the_prior_is_in_the_values_and_learning_takes_it_out():
-    changes = {**FEW, "widths": (20, 20), "learning_rate": 1e-2, "target_period": 1, "learn_every": 1}
+    changes = {**FEW, "widths": (20, 20), "learning_rate": 1e-2, "target_period": 1, "learn_every": 1, "discount": 0.5}
     agent = Explorer("gymnasium:FrozenLake-v1", prior_scale=30, **changes)
 
     def looked():

@@ -6,7 +6,7 @@ both are made anew, and the run goes on. Killing this process costs what is newe
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from priorax.distributed.rollout import RolloutPlan
 from priorax.envs.seeing import interface_of
 from priorax.envs.worlds import make_world
 from priorax.loops.asking import preset_for
+from priorax.loops.history import History
 from priorax.loops.host import Learner, buffer_plan, build_for
 from priorax.loops.host_files import (
     HostCheckpoints,
@@ -75,7 +76,8 @@ class ApexResult(NamedTuple):
     """Of that time, in which no update was due: the actors were slower."""
     acted_on: list[int]
     """How many updates were in the weights that each actor played with last."""
-    history: list[HostEpisode]
+    history: Sequence[HostEpisode]
+    """All episodes, as if in a list; in memory are the newest 10,000 to 20,000."""
 
     def summary(self) -> dict[str, Any]:
         """All but the history, for JSON."""
@@ -101,7 +103,7 @@ def run_apex(
     force: bool = False,
     checkpoint_seconds: float = 60.0,
     report: Callable[[ApexProgress], None] = lambda progress: None,
-    stop: Callable[[list[HostEpisode]], bool] = lambda history: False,
+    stop: Callable[[Sequence[HostEpisode]], bool] = lambda history: False,
 ) -> ApexResult:
     """Train for so many actions over all lanes of all actors, or until `stop` says so. Ctrl-C leaves a checkpoint.
 
@@ -136,11 +138,11 @@ def run_apex(
             files = RunFolder(Path(out), HostCheckpoints, config, {"steps": steps}, resume, overwrite, columns, force)
             folder = stack.enter_context(contextlib.closing(files))
         learner = Learner(built, world.reset(0)[0], seed)
-        history: list[HostEpisode] = []
+        history = History(HostEpisode)
         since = HostTally()
         if folder is not None and folder.checkpoints.last is not None:
             learner.state, since = folder.checkpoints.restore(learner.state), folder.checkpoints.last.tally
-            history = rewound(folder, chosen.lanes)
+            history.extend(rewound(folder, chosen.lanes))
         crew = Crew([plan._replace(since=since.rounds) for plan in plans], buffers)
         driver = stack.enter_context(contextlib.closing(Driver(learner, crew, chosen, seed, steps, since.rounds)))
         pace = Pace(driver.steps)
@@ -151,7 +153,6 @@ def run_apex(
             checkpoint_seconds,
             lambda: report(_progress(driver, history, pace(driver.steps))),
         )
-        returns = [row.total_return for row in history]
         result = ApexResult(
             agent,
             env,
@@ -159,8 +160,8 @@ def run_apex(
             preset,
             driver.steps,
             len(history),
-            mean_of_last(returns),
-            max(returns, default=None),
+            mean_of_last([row.total_return for row in history[-100:]]),
+            history.best,
             len(driver.cells),
             pace(driver.steps),
             driver.updates,
@@ -198,7 +199,7 @@ def _check(chosen: Settings, seed: int, steps: int, actors: int, shards: int, ch
 
 
 def _turns(
-    driver: Driver, history: list[HostEpisode], stop: Callable[[list[HostEpisode]], bool]
+    driver: Driver, history: History[HostEpisode], stop: Callable[[Sequence[HostEpisode]], bool]
 ) -> Iterator[list[HostEpisode]]:
     """On to the end."""
     while driver.steps < driver.steps_wanted and not stop(history):
@@ -207,7 +208,7 @@ def _turns(
         yield new
 
 
-def _progress(driver: Driver, history: list[HostEpisode], speed: float) -> ApexProgress:
+def _progress(driver: Driver, history: Sequence[HostEpisode], speed: float) -> ApexProgress:
     mean = mean_of_last([row.total_return for row in history[-100:]])
     processes = {worker.name: worker.pid for worker in driver.workers if worker.pid is not None}
     return ApexProgress(
@@ -229,5 +230,5 @@ def _row(ended: Ended, driver: Driver, number: int) -> HostEpisode:
     return HostEpisode(number, ended.step, played.lane, played.total_return, played.length, loss, cells)
 
 
-def _snapshot(driver: Driver, history: list[HostEpisode]) -> HostSnapshot:
+def _snapshot(driver: Driver, history: Sequence[HostEpisode]) -> HostSnapshot:
     return HostSnapshot(driver.learner.state, HostTally(driver.rounds, len(history)))

@@ -1,6 +1,7 @@
 """What the experiments from pixels share: their runs, the rows of a run, and curves."""
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ def host_task(name: str, agent: str, env: str, seed: int, steps: int, size: int 
     return Task(name, {**arguments, "preset": "small", **own})
 
 
-def found_treasure(history: list[HostEpisode]) -> bool:
+def found_treasure(history: Sequence[HostEpisode]) -> bool:
     """Whether half of the last 100 episodes ended at the treasure."""
     last = history[-WINDOW:]
     return len(last) == WINDOW and sum(row.total_return > 0.5 for row in last) >= WINDOW / 2

@@ -324,6 +324,5 @@ def episodes_to_learn(episodes: Iterable[Episode], below: float = 0.9, after: in
 
 def episodes_to_solve(episodes: Sequence[Episode]) -> int | None:
     """The first episode from which the greedy policy of the mean stays optimal; None if it is not at the end."""
-    wrong = [episode.episode for episode in episodes if not episode.solved]
-    first = wrong[-1] + 1 if wrong else 1
+    first = 1 + max((episode.episode for episode in episodes if not episode.solved), default=0)
     return first if first <= len(episodes) else None

@@ -45,13 +45,13 @@ class History(Sequence[Row], Generic[Row]):
             if len(self._newest) >= 2 * self.kept:
                 self._store(self.kept)
 
-    def ends(self, count: int = 1000) -> list[Row]:
-        """The first and the last so many rows; all, where there are fewer: what trends are judged by."""
-        return self[:count] + self[max(count, len(self) - count) :]
-
     def append(self, row: Row) -> None:
         """Add one at the end."""
         self.extend([row])
+
+    def ends(self, count: int = 1000) -> list[Row]:
+        """The first and the last so many, each once."""
+        return self[:] if len(self) <= 2 * count else self[:count] + self[-count:]
 
     def __len__(self) -> int:
         return self._stored + len(self._newest)

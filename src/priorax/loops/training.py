@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -68,7 +68,7 @@ class Result(NamedTuple):
     env_steps_per_second: float
     """Of this process, the first chunk and its compilation apart where there were more."""
     history: Sequence[Episode]
-    """In memory are the newest 10,000 to 20,000; older ones in a temporary file."""
+    """All episodes, as if in a list; in memory are the newest 10,000 to 20,000 (`history.History`)."""
     probes: list[dict[str, float]]
     """What a probe found, each with the episodes finished by then."""
     evaluation: float | None = None
@@ -263,7 +263,7 @@ def _run(
     announce: Callable[[str], None] | None,
 ) -> Result:
     """Start or go on, up to the end."""
-    history: History[Episode] = History(Episode)
+    history = History(Episode)
     probes: list[dict[str, float]] = []
     if folder is not None and folder.checkpoints.last is not None:
         snapshot, rows = folder.restore(loop, key, params)
@@ -275,7 +275,7 @@ def _run(
     clock, held = _Clock(int(snapshot.live.step)), getattr(loop.env, "times", 1)
     tells, scores = getattr(loop.env, "tells_regret", False), evaluator.scores
 
-    def first_below(rows: Iterable[Episode]) -> int | None:
+    def first_below(rows: Sequence[Episode]) -> int | None:
         return episodes_to_learn(rows, until.below, until.after) if tells else None
 
     learned = first_below(history)
@@ -328,7 +328,7 @@ def _run(
         tells_regret=tells,
         episodes_to_learn=learned,
         episodes_to_solve=episodes_to_solve(history) if hasattr(loop.env, "optimal_path") else None,
-        total_return=float(np.sum([row.total_return for row in history])),
+        total_return=float(sum(row.total_return for row in history)),
         env_steps=taken,
         env_steps_per_second=clock.speed * held,
         history=history,
