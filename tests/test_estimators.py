@@ -7,31 +7,25 @@ import numpy as np
 import pandas
 import pytest
 from sklearn.base import clone
+from sklearn.datasets import make_friedman1
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 
-from priorax import PriorEnsembleClassifier, PriorEnsembleRegressor
+from priorax import PriorEnsembleRegressor
 from priorax.beliefs import L2
-from priorax.estimators import SIZES
 from priorax.noise import Gaussian
 from priorax.priors import Function
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.uniform(-1, 1, (120, 2))
 Y = 100 + 30 * np.sin(3 * X[:, 0]) + 3 * RANDOM.standard_normal(120)
-LABELS = np.where(X[:, 0] > 0, "right", "left")
 SMALL = {"num_members": 5, "hidden_widths": (20,), "steps": 500, "learning_rate": 1e-2, "random_state": 0}
 
 
 @pytest.fixture(scope="module")
 def regressor():
     return PriorEnsembleRegressor(**SMALL).fit(X, Y)
-
-
-@pytest.fixture(scope="module")
-def classifier():
-    return PriorEnsembleClassifier(**SMALL).fit(X, LABELS)
 
 
 def test_it_predicts_well_and_is_less_sure_away_from_data(regressor):
@@ -59,16 +53,6 @@ def test_random_state_reproduces_to_the_bit_and_matters():
     a, b, c = (PriorEnsembleRegressor(**{**SMALL, "random_state": s}).fit(X, Y).predict(X) for s in (3, 3, 4))
     np.testing.assert_array_equal(a, b)
     assert not np.any(a == c)
-
-
-def test_a_prediction_does_not_depend_on_what_else_is_asked(regressor):
-    """To the bit: alone, among few, and in another chunk."""
-    many = np.concatenate([X] * 40)
-    assert len(many) > SIZES[-1]
-    whole = regressor.predict(many)
-    np.testing.assert_array_equal(whole[: len(X)], regressor.predict(X))
-    np.testing.assert_array_equal(whole[-len(X) :], regressor.predict(X))
-    np.testing.assert_array_equal([regressor.predict(X[i : i + 1])[0] for i in (0, 7)], whole[[0, 7]])
 
 
 def test_several_outputs_keep_their_shape():
@@ -122,18 +106,6 @@ def test_partial_fit_learns_from_a_stream():
     np.testing.assert_array_equal(model.predict(X), again.predict(X))
 
 
-def test_partial_fit_of_a_classifier_needs_all_classes_first():
-    model = PriorEnsembleClassifier(**SMALL)
-    with pytest.raises(ValueError, match="classes=None on the first call"):
-        model.partial_fit(X, LABELS)
-    model.partial_fit(X, LABELS, classes=["left", "right", "up"])
-    assert model.predict_proba(X).shape == (120, 3)
-    with pytest.raises(ValueError, match=r"classes=\['left'\] differ from those of the first call"):
-        model.partial_fit(X, LABELS, classes=["left"])
-    with pytest.raises(ValueError, match=r"labels .*down.* not in classes"):
-        model.partial_fit(X, np.full(120, "down"))
-
-
 def test_heteroscedastic_noise_is_learned_apart_from_epistemic_doubt():
     x = RANDOM.uniform(-1, 1, (1000, 1))
     y = np.where(x[:, 0] > 0, 1.0, 0.1) * RANDOM.standard_normal(1000)
@@ -146,33 +118,53 @@ def test_heteroscedastic_noise_is_learned_apart_from_epistemic_doubt():
     np.testing.assert_allclose(far.total**2, far.epistemic**2 + far.aleatoric**2, rtol=1e-5)
 
 
+def test_learned_noise_stays_within_what_was_seen():
+    x = RANDOM.uniform(-1, 1, (400, 1))
+    y = np.exp(x[:, 0]) * RANDOM.standard_normal(400)
+    model = PriorEnsembleRegressor(**{**SMALL, "heteroscedastic": True, "steps": 1000}).fit(x, y)
+    seen = model.predict_uncertainty(x).aleatoric
+    for far in (20.0, -20.0, 1e6):
+        noise = model.predict_uncertainty([[far]]).aleatoric
+        assert seen.min() * 0.999 <= noise[0] <= seen.max() * 1.001
+    assert seen.max() < 5 * y.std()
+
+
+@pytest.mark.parametrize("heteroscedastic", [False, True])
+def test_a_validation_split_costs_little_on_friedman_1(heteroscedastic):
+    x, y = make_friedman1(700, noise=1.0, random_state=0)
+    settings = {"num_members": 10, "steps": 1500, "random_state": 0, "heteroscedastic": heteroscedastic}
+
+    def error(**more):
+        predicted = PriorEnsembleRegressor(**settings, **more).fit(x[:400], y[:400]).predict(x[400:])
+        return np.sqrt(np.mean((predicted - y[400:]) ** 2))
+
+    assert error(validation_fraction=0.2) < 1.15 * error()
+
+
+def test_parameters_set_after_a_fit_change_nothing_before_the_next(tmp_path):
+    settings = {**SMALL, "steps": 20, "heteroscedastic": True}
+    model = PriorEnsembleRegressor(**settings).fit(X, Y)
+
+    def everything(model):
+        cov = model.predict(X[:9], return_cov=True)[1]
+        return cov, model.sample(X[:9], 20, random_state=0), *model.predict_uncertainty(X[:9])
+
+    before = everything(model)
+    model.set_params(num_members=50, heteroscedastic=False, standardize=False, prior=Function(lambda x: x[:1]))
+    model.set_params(network=(lambda key, x: (), lambda params, x: x), hidden_widths=(3,), prior_scale=9.0)
+    for a, b in zip(before, everything(model), strict=True):
+        np.testing.assert_array_equal(a, b)
+    model.save(tmp_path / "model")
+    for a, b in zip(before, everything(PriorEnsembleRegressor.load(tmp_path / "model")), strict=True):
+        np.testing.assert_array_equal(a, b)
+    model.partial_fit(X[:50], Y[:50])
+    assert model.belief_.num_members == 5
+    assert everything(model)[1].shape == (20, 9)
+
+
 def test_aleatoric_uncertainty_must_be_asked_for_at_the_start(regressor):
     with pytest.raises(ValueError, match="set heteroscedastic=True"):
         regressor.predict_uncertainty(X)
-
-
-def test_a_classifiers_doubt_is_parted(classifier):
-    assert classifier.score(X, LABELS) > 0.95
-    np.testing.assert_array_equal(classifier.classes_, ["left", "right"])
-    doubt = classifier.predict_uncertainty(np.array([[0.0, 0.0], [0.9, 0.0], [-0.9, 0.0]]))
-    np.testing.assert_allclose(doubt.total, doubt.epistemic + doubt.aleatoric, atol=1e-6)
-    assert doubt.total[0] > doubt.total[1:].max()
-    assert np.all(doubt.epistemic >= 0)
-    samples = classifier.sample(X[:3], 6, random_state=1)
-    assert samples.shape == (6, 3, 2)
-    np.testing.assert_allclose(samples.sum(axis=2), 1, rtol=1e-6)
-
-
-def test_a_classifier_takes_several_outputs_with_different_classes():
-    labels = np.stack([np.digitize(X[:, 0], [-0.3, 0.3]), X[:, 1] > 0], axis=1).astype(int)
-    model = PriorEnsembleClassifier(**SMALL).fit(X, labels)
-    proba = model.predict_proba(X)
-    assert [p.shape for p in proba] == [(120, 3), (120, 2)]
-    np.testing.assert_allclose(proba[1].sum(axis=1), 1, rtol=1e-6)
-    assert np.mean(model.predict(X) == labels) > 0.9
-    assert model.predict_uncertainty(X).total[:, 1].max() <= np.log(2) + 1e-5
-    with pytest.raises(ValueError, match="y has 1 outputs, but the first call had 2"):
-        model.partial_fit(X, labels[:, :1])
 
 
 def test_a_users_own_prior_sees_raw_x_and_ours_see_standardised_x():
@@ -253,6 +245,7 @@ def test_an_interrupted_fit_leaves_the_estimator_as_it_was(regressor, monkeypatc
         ({"prior_scale": -1.0}, r"prior_scale=-1.0 must be a finite number of at least 0"),
         ({"prior_scale": float("nan")}, "prior_scale=nan"),
         ({"learning_rate": 0.0}, r"learning_rate=0.0 must be a finite number above 0"),
+        ({"learning_rate": "x"}, r"learning_rate='x' must be .* pass for example learning_rate=0.001"),
         ({"prior": "netwrk"}, "did you mean 'network'"),
         ({"noise": "bootstap"}, "did you mean 'bootstrap'"),
         ({"steps": 0}, "steps=0"),
@@ -265,9 +258,9 @@ def test_bad_settings_get_a_clear_error_at_fit(settings, message):
         PriorEnsembleRegressor(**{**SMALL, **settings}).fit(X, Y)
 
 
-def test_noise_on_targets_is_refused_for_classes():
-    with pytest.raises(ValueError, match="these targets are classes"):
-        PriorEnsembleClassifier(**SMALL, noise=Gaussian(1.0)).fit(X, LABELS)
+def test_a_plain_function_as_prior_gets_an_error_about_the_prior():
+    with pytest.raises(TypeError, match=r"^prior=<function .* or priorax.priors.Function\(f\) for a plain function"):
+        PriorEnsembleRegressor(**SMALL, prior=lambda x: x).fit(X, Y)
 
 
 def test_weights_that_are_zero_everywhere_are_refused():

@@ -1,11 +1,17 @@
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 
-from priorax.beliefs import L2, Dropout, Ensemble, ExactBayes
-from priorax.fitting import CHUNK, NonFiniteLoss, fit, form_data, train
+from conftest import forward
+from priorax.beliefs import L2, Adam, Dropout, Ensemble, ExactBayes, method, noisy
+from priorax.data_sets import form_data, split_rows
+from priorax.fitting import CHUNK, NonFiniteLoss, fit, train
+from priorax.heads import Classes
 from priorax.networks import MLP, as_network
 from priorax.noise import Gaussian
 from priorax.priors import Function
@@ -96,6 +102,67 @@ def test_a_validation_split_stops_early_and_keeps_the_best():
     assert len(result.losses) < 20_000
 
 
+@pytest.mark.parametrize("belief", [Dropout(network=MLP((8,))), noisy(network=MLP((8,))), method("count").belief])
+def test_beliefs_that_are_no_ensemble_are_validated_too(belief):
+    result = fit(belief, (X[:60], RANDOM.standard_normal(60)), key=KEY, steps=3000, validation_fraction=0.3, patience=1)
+    assert result.stopped_early
+
+
+def test_a_validation_split_keeps_the_shares_of_classes():
+    y = np.repeat([0, 1, 2], [150, 49, 1])[:, None]
+    held, kept = split_rows(KEY, y, 0.2, is_label=True)
+    assert sorted([*held, *kept]) == list(range(200))
+    np.testing.assert_array_equal(np.bincount(y[held, 0], minlength=3), [30, 10, 0])
+    assert not np.array_equal(np.sort(held), np.sort(split_rows(jax.random.key(1), y, 0.2, is_label=True)[0]))
+
+
+def test_a_rare_class_is_learned_despite_a_validation_split():
+    """Two examples of it: half of the splits would hold out one side only, a quarter both."""
+    x = np.where(np.arange(40)[:, None] < 2, 1.0, -1.0)
+    belief = Ensemble(2, MLP((8,)), head=Classes(2), optimizer=Adam(3e-2))
+    for seed in range(8):
+        key = jax.random.key(seed)
+        state = fit(belief, (x, np.arange(40) < 2), key=key, steps=100, validation_fraction=0.5).state
+        assert np.all(np.argmax(forward(belief, state, jnp.ones((1, 1)), key)[:, 0, 0], axis=1) == 1)
+
+
+@pytest.mark.parametrize("wrong", [7, -1, 0.7, "a"])
+def test_labels_that_no_class_has_are_refused(wrong):
+    belief = Ensemble(2, MLP((4,)), head=Classes(3))
+    y = np.array([wrong] * 20 if wrong == "a" else [0, 1, 2, wrong] * 5)
+    with pytest.raises(ValueError, match=rf"y holds {wrong}.*, but the head's 3 classes are numbered 0 to 2"):
+        fit(belief, (X[:20], y), key=KEY, steps=1)
+
+
+def test_whole_numbers_serve_as_labels_and_as_targets():
+    belief = Ensemble(2, MLP((4,)), head=Classes(3))
+    runs = [fit(belief, (X[:30], np.tile([0, 1, 2], 10).astype(kind)), key=KEY, steps=5) for kind in (int, float)]
+    np.testing.assert_array_equal(weights(runs[0]), weights(runs[1]))
+    runs = [
+        fit(BELIEF, (X, np.arange(300).astype(kind)), key=KEY, noise=Gaussian(0.1), steps=5) for kind in (int, float)
+    ]
+    np.testing.assert_array_equal(weights(runs[0]), weights(runs[1]))
+
+
+def test_memory_does_not_grow_with_members_times_rows_times_width():
+    """In a process of its own: a prior on all rows at once would take 20 x 262,144 x 64 numbers, 1.3 GB."""
+    code = """
+import resource, jax, numpy as np
+from priorax.beliefs import Ensemble
+from priorax.fitting import fit
+from priorax.networks import MLP
+used = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+belief = Ensemble(20, MLP((4,)), MLP((64,)))
+rows = lambda n: (np.ones((n, 2), np.float32), np.zeros(n, np.float32))
+fit(belief, rows(64), key=jax.random.key(0), steps=1, batch_size=32, validation_fraction=0.5)
+before = used()
+fit(belief, rows(250_000), key=jax.random.key(0), steps=1, batch_size=32, validation_fraction=0.5)
+print(used() - before)
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert int(done.stdout) < 500_000  # kilobytes
+
+
 def test_inputs_may_be_any_pytree():
     def init(key, x):
         return jax.random.normal(key, (3,))
@@ -140,6 +207,8 @@ def test_a_non_finite_loss_names_step_and_member():
         (X, np.where(np.arange(300) == 3, np.nan, Y), {}, "y holds NaN or infinity"),
         (np.where(X[0, 0] == X, np.inf, X), Y, {}, "x holds NaN or infinity"),
         (X, Y[:10], {"validation_fraction": 0.2}, r"y has shape \(10, 1\) but x has 300 rows"),
+        (X, Y * 1e160, {}, r"y holds numbers of size .*, but float32 carries at most 3.4e\+38; divide y by a constant"),
+        (X, Y, {"noise": Gaussian(np.ones(3))}, r"scale has shape \(3,\) but there are 300 examples"),
         (X, Y, {"sample_weight": -np.ones(300)}, "sample_weight holds -1.0; every weight must be at least 0"),
         (X, Y, {"patience": 0}, "patience=0 must be"),
         (X, Y[:10], {}, r"y has shape \(10, 1\) but x has 300 rows"),

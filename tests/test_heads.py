@@ -114,3 +114,21 @@ def test_the_prior_enters_where_the_value_is():
 def test_bad_supports_are_refused():
     with pytest.raises(ValueError, match="needs low < high"):
         C51(1.0, 0.0)
+
+
+def test_the_loss_of_one_draw_is_its_own():
+    for head, y in ((Scalar(), 0.4), (GAUSSIAN, 0.4), (Classes(3), 1), (C51(0.0, 1.0, 5), 0.4), (Quantiles(4), 0.4)):
+        out, target = jnp.linspace(-1.0, 2.0, head.size), head.encode(jnp.asarray(y))
+        assert float(head.mixture_loss(out[None], target)) == pytest.approx(float(head.loss(out, target)), rel=1e-5)
+
+
+def test_many_draws_are_scored_as_one_prediction():
+    outs = jnp.array([[0.0, -1.0], [2.0, 0.5]])
+    assert float(Scalar().mixture_loss(outs[:, :1], jnp.asarray(1.0))) == 0.0
+    proba = np.mean(np.exp(outs) / np.exp(outs).sum(axis=1, keepdims=True), axis=0)
+    assert float(Classes(2).mixture_loss(outs, jnp.asarray(1))) == pytest.approx(-np.log(proba[1]), rel=1e-5)
+    variance = 2.0 + np.mean([float(GAUSSIAN.noise(out)) ** 2 for out in outs])
+    expected = -stats.norm.logpdf(4.0, 1.0, variance**0.5) - 0.5 * np.log(2 * np.pi)
+    assert float(GAUSSIAN.mixture_loss(outs, jnp.asarray(4.0))) == pytest.approx(expected, rel=1e-5)
+    head = C51(0.0, 1.0, 2)
+    assert float(head.mixture_loss(outs, head.encode(jnp.asarray(1.0)))) == pytest.approx(-np.log(proba[1]), rel=1e-5)

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from priorax.beliefs import Ensemble
-from priorax.fitting import form_data
+from priorax.data_sets import form_data
 from priorax.networks import MLP
 from priorax.noise import NOISES, Gaussian, as_noise, online
 

@@ -7,8 +7,9 @@ from priorax import PriorEnsembleClassifier, PriorEnsembleRegressor
 
 SMALL = {"num_members": 4, "hidden_widths": (20,), "steps": 400, "learning_rate": 1e-2}
 EXPECTED = {
-    "check_sample_weight_equivalence_on_dense_data": "a resampling method with minibatches draws noise and batches per "
-    "row, so repeating a row is another data set than doubling its weight"
+    f"check_sample_weight_equivalence_on_{form}_data": "a resampling method with minibatches draws noise and batches "
+    "per row, so repeating a row is another data set than doubling its weight"
+    for form in ("dense", "sparse")
 }
 
 

@@ -13,7 +13,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from priorax.beliefs import Ensemble, belief_values
-from priorax.fitting import form_data, train
+from priorax.data_sets import form_data
+from priorax.fitting import train
 from priorax.networks import MLP
 from priorax.priors import RandomFourier
 from priorax.report.plots import BAND, MEAN, SAMPLE, STYLE, save_figure

@@ -16,7 +16,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from priorax.beliefs import L2, Ensemble, State
 from priorax.beliefs.base import Adam
-from priorax.checks import non_negative, one_of, positive_int
+from priorax.checks import non_negative, one_of, positive, positive_int
 from priorax.data_sets import form_data
 from priorax.estimators import files
 from priorax.estimators.standardising import as_given, moments, refuse_vanishing, standardised
@@ -138,7 +138,7 @@ class PriorEnsemble(BaseEstimator):
             l2=self.l2,
             head=head,
             num_outputs=num_outputs,
-            optimizer=Adam(self.learning_rate),
+            optimizer=Adam(positive("learning_rate", self.learning_rate, example=1e-3)),
         )
 
     def _finish(self, network: Network) -> Network:
