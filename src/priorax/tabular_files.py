@@ -226,8 +226,8 @@ def _refuse_rows(cells: Cells, bad: np.ndarray) -> None:
     """Numbers so large that float carries neither them nor what is said of them."""
     if np.any(bad):
         raise ValueError(
-            f"{cells.path}, line {cells.lines[np.argmax(bad)]}: no finite prediction; its numbers are too far from those "
-            "of the fit: correct them or leave the row out"
+            f"{cells.path}, line {cells.lines[np.argmax(bad)]}: no finite prediction; its numbers are too far from "
+            "those of the fit: correct them or leave the row out"
         )
 
 
