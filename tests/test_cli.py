@@ -50,7 +50,7 @@ def test_an_error_stands_without_the_bar_that_it_ended(tmp_path):
 def test_a_seed_below_zero_is_refused(words, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main([*words, "--seed", "-1"]) == 2
-    assert "seed=-1 must be a whole number of at least 0" in capsys.readouterr().err.replace("\n", " ")
+    assert "--seed -1 must be a whole number of at least 0" in capsys.readouterr().err.replace("\n", " ")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -197,13 +197,10 @@ def predict_table(
     for name, words in found.features.unknown(cells).items():
         report(f"column {name!r} holds what was not there at the fit: {', '.join(words[:5])}; taken for none of those")
     with np.errstate(over="ignore", invalid="ignore"):
+        seen = ((x - found.estimator.x_mean_) / found.estimator.x_scale_).astype(np.float32)
+        _refuse_rows(cells, ~np.all(np.isfinite(seen), axis=1))
         said = found.estimator.predict_uncertainty(x)
-    bad = np.flatnonzero(~np.isfinite(said.total))
-    if len(bad):
-        raise ValueError(
-            f"{path}, line {cells.lines[bad[0]]}: no finite prediction; its numbers are too far from those of the fit: "
-            "correct them or leave the row out"
-        )
+        _refuse_rows(cells, ~np.isfinite(said.total))
     columns: dict[str, Iterator[str]] = {}
     if found.classes is not None:
         columns["class"] = iter(np.array(found.classes)[np.argmax(said.mean, axis=1)])
@@ -223,6 +220,15 @@ def predict_table(
     content = text.getvalue().encode()
     write_atomically(out, gzip.compress(content, mtime=0) if out.suffix == ".gz" else content)
     return len(x)
+
+
+def _refuse_rows(cells: Cells, bad: np.ndarray) -> None:
+    """Numbers so large that float carries neither them nor what is said of them."""
+    if np.any(bad):
+        raise ValueError(
+            f"{cells.path}, line {cells.lines[np.argmax(bad)]}: no finite prediction; its numbers are too far from "
+            "those of the fit: correct them or leave the row out"
+        )
 
 
 def _with_ids(id: str, ids: list[str], columns: dict[str, Iterator[str]], report: Say) -> dict[str, Iterator[str]]:

@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from priorax import storage
+from priorax.heads import Gaussian
 from priorax.storage import BadFile
 
 COUNTS = ("n_features_in_", "n_outputs_", "n_seen_", "n_iter_", "stream_seed_")
@@ -58,6 +59,8 @@ def load(cls: type, path: Path | str, own: dict[str, Any]) -> Any:
         vars(model).update(parts["fitted"], _fit_params=parts["params"])
         _check(model)
         model.belief_ = model._belief(model.n_outputs_, model._head())
+        if isinstance(model.belief_.head, Gaussian):
+            _check_range(model.noise_range_, model.n_outputs_)
         rows = model._inputs(np.zeros((1, model.n_features_in_)))
         example = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), rows)
         model.state_ = storage.restore_state(model.belief_, example, content.arrays)
@@ -98,11 +101,6 @@ def _check(model: Any) -> None:
     else:
         _check_numbers(model, "y_mean_", outputs)
         _check_numbers(model, "y_scale_", outputs, positive=True)
-        noise = vars(model).get("noise_range_")
-        if noise is not None and (
-            _shape(noise) != (2, outputs) or not np.all((noise[0] >= 0) & (noise[0] <= noise[1]))
-        ):
-            raise BadFile(f"noise_range_ is not a least and a most for {outputs} outputs; write it again")
 
 
 def _check_numbers(model: Any, name: str, length: int, positive: bool = False) -> None:
@@ -112,6 +110,12 @@ def _check_numbers(model: Any, name: str, length: int, positive: bool = False) -
         raise BadFile(f"{name} has shape {_shape(values)} but ({length},) is needed; write it again")
     if positive and not np.all(values > 0):
         raise BadFile(f"{name} holds a number that is not above 0; write it again")
+
+
+def _check_range(values: Any, outputs: int) -> None:
+    """The smallest and the largest noise of each output."""
+    if _shape(values) != (2, outputs) or not np.all((values[0] >= 0) & (values[0] <= values[1])):
+        raise BadFile(f"noise_range_ is no range for each of {outputs} outputs; write it again")
 
 
 def _shape(value: Any) -> tuple[int, ...]:
