@@ -15,6 +15,7 @@ from priorax.beliefs import ENSEMBLES, Counts, State, plain_batch, values_of
 from priorax.envs.vector import VectorWorld
 from priorax.loops.lanes import Lanes, Played, seed_for
 from priorax.replay import Moment
+from priorax.replay.returns import Window, n_step_return
 
 
 class Choice(NamedTuple):
@@ -118,21 +119,20 @@ class Actor:
 
     def _error(self) -> np.ndarray | None:
         """Of the oldest late moment."""
-        (start, values), *following = self.late
-        if values is None:
+        moments, values = zip(*self.late, strict=True)
+        start = moments[0]
+        if values[0] is None:
             return None
+        found = n_step_return(
+            np,
+            self.agent.n_step,
+            float(self.agent.discount),
+            lambda j: Window(moments[j].reward, moments[j].terminated, moments[j].ended),
+            lambda j: ~moments[j].first,
+        )
         lanes = np.arange(len(start.action))
-        discount = float(self.agent.discount)
-        reward, left, on = np.zeros(len(lanes)), np.ones(len(lanes)), np.ones(len(lanes), bool)
-        best = np.zeros(values.shape[:2])
-        for j, (after, next_values) in enumerate(following):
-            here = self.late[j][0]
-            assert next_values is not None
-            reward = reward + np.where(on, discount**j * here.reward, 0.0)
-            left = np.where(on, discount ** (j + 1) * ~here.terminated, left)
-            best = np.where(on, next_values.max(axis=2), best)
-            on = on & ~(here.terminated | here.ended) & ~after.first
-        size = np.abs(reward + left * best - values[:, lanes, start.action])
+        best = np.stack([each.max(axis=2) for each in values[1:]])[found.last, :, lanes].T
+        size = np.abs(found.reward + found.discount * best - values[0][:, lanes, start.action])
         return owned_mean(np, size, start.mask.T)
 
 

@@ -5,7 +5,7 @@ One ring holds the transitions. A transition belongs to stream k with probabilit
 minibatch from them, uniformly and exactly; with `mask_prob` 1 every transition is everyone's and no ring is kept.
 
 With `priority` above 0 shared minibatches are drawn in proportion to error^priority (Schaul et al. 2016), and weighted
-so that what is learned leans to the uniform. Priorities are a tree of sums with 64 branches at each node.
+so that what is learned leans to the uniform.
 """
 
 from collections.abc import Callable
@@ -17,9 +17,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from priorax.checks import non_negative, positive_int
-
-BRANCHES = 64
-"""Of a node in the tree of priorities."""
+from priorax.replay import sum_tree
+from priorax.replay.returns import Window, n_step_return
 
 
 class Transition(NamedTuple):
@@ -49,9 +48,8 @@ class Buffer(NamedTuple):
     """Own transitions ever inserted."""
     own_count: Int[Array, " stream"]
     """Own transitions still stored."""
-    priority: tuple[Float[Array, "node branch"], ...]
-    """What each slot is drawn in proportion to, slot after slot; then the sums of these nodes, in nodes themselves, up
-    to one. Nothing where draws are uniform."""
+    priority: sum_tree.Levels
+    """What each slot is drawn in proportion to; nothing where draws are uniform."""
     highest: Float[Array, ""]
     """The highest priority so far: what a new transition gets."""
 
@@ -95,7 +93,7 @@ class EnsembleBuffer:
             jnp.zeros((self.num_streams, rings), int),
             jnp.zeros(self.num_streams, int),
             jnp.zeros(self.num_streams, int),
-            self._empty_tree() if self.priority > 0 else (),
+            sum_tree.empty(jnp, self.capacity) if self.priority > 0 else (),
             jnp.ones(()),
         )
 
@@ -104,7 +102,7 @@ class EnsembleBuffer:
         slot = buffer.time % self.capacity
         data = jax.tree.map(lambda ring, leaf: ring.at[slot].set(leaf), buffer.data, transition)
         if self.priority > 0:
-            buffer = buffer._replace(priority=_set(buffer.priority, slot[None], buffer.highest[None]))
+            buffer = buffer._replace(priority=sum_tree.write(jnp, buffer.priority, slot[None], buffer.highest[None]))
         if self.shared:
             return buffer._replace(data=data, time=buffer.time + 1)
         mask = jax.random.bernoulli(key, self.mask_prob, (self.num_streams,))
@@ -150,32 +148,16 @@ class EnsembleBuffer:
 
     def _draw(self, buffer: Buffer, key: PRNGKeyArray, size: int, stored: Array) -> tuple[Array, Array]:
         """Slots in proportion to their priorities, and their weights by importance, the largest one."""
-        total = jnp.sum(buffer.priority[-1])
-        point = jax.random.uniform(key, (size,)) * total
-        node = jnp.zeros(size, int)
-        for level in reversed(buffer.priority):
-            row = level[node]
-            below = jnp.cumsum(row, axis=1)
-            branch = jnp.minimum(jnp.sum(below <= point[:, None], axis=1), BRANCHES - 1)
-            chosen = jnp.take_along_axis(below - row, branch[:, None], axis=1)[:, 0]
-            point, node = point - chosen, node * BRANCHES + branch
-        slots = jnp.minimum(node, stored - 1)  # rounding may lead beyond
-        share = buffer.priority[0][slots // BRANCHES, slots % BRANCHES] / jnp.maximum(total, 1e-30)
+        slots, share = sum_tree.draw(jnp, buffer.priority, jax.random.uniform(key, (size,)))
+        slots = jnp.minimum(slots, stored - 1)  # of an empty buffer, any
         weight = (stored * jnp.maximum(share, 1e-30)) ** -self.importance
         return slots, weight / jnp.max(weight)
-
-    def _empty_tree(self) -> tuple[Float[Array, "node branch"], ...]:
-        levels, nodes = [], self.capacity
-        while nodes > 1:
-            nodes = -(-nodes // BRANCHES)
-            levels.append(jnp.zeros((nodes, BRANCHES)))
-        return tuple(levels) or (jnp.zeros((1, BRANCHES)),)
 
     def prioritise(self, buffer: Buffer, slots: Int[Array, " batch"], error: Float[Array, " batch"]) -> Buffer:
         """Learn from the errors just seen how soon to look at those transitions again."""
         new = (error + 1e-3) ** self.priority
         return buffer._replace(
-            priority=_set(buffer.priority, slots, new), highest=jnp.maximum(buffer.highest, jnp.max(new))
+            priority=sum_tree.write(jnp, buffer.priority, slots, new), highest=jnp.maximum(buffer.highest, jnp.max(new))
         )
 
     def returns(
@@ -191,28 +173,14 @@ class EnsembleBuffer:
         that is left for the bootstrap there (zero after a termination). Fewer than n where an episode ends, or where
         the newest transition comes first. `transitions` fetches slots."""
         age = (buffer.time - 1 - slots) % self.capacity  # 0 is the newest
-        step = transitions(slots)
-        last, total, left = slots, reward(step), discount * (1.0 - step.terminated)
-        on = jnp.ones(slots.shape, bool)
-        for j in range(1, n):
-            on = on & ~jnp.asarray(step.ended) & (age >= j)
+
+        def window(j: int) -> Window:
             step = transitions((slots + j) % self.capacity)
-            last = jnp.where(on, (slots + j) % self.capacity, last)
-            total = total + jnp.where(on, discount**j * reward(step), 0.0)
-            left = jnp.where(on, discount ** (j + 1) * (1.0 - step.terminated), left)
-        return last, total, left
+            return Window(reward(step), step.terminated, step.ended)
+
+        found = n_step_return(jnp, n, discount, window, lambda j: age >= j)
+        return (slots + found.last) % self.capacity, found.reward, found.discount
 
     def get(self, buffer: Buffer, slots: Int[Array, "..."]) -> Any:
         """The transitions in those slots."""
         return jax.tree.map(lambda ring: ring[slots], buffer.data)
-
-
-def _set(tree: tuple[Array, ...], slots: Int[Array, " batch"], values: Float[Array, " batch"]) -> tuple[Array, ...]:
-    """The tree with other priorities in some slots, and all sums above them."""
-    levels = []
-    for level in tree:
-        after = level.at[slots // BRANCHES, slots % BRANCHES].set(values)
-        levels.append(after)
-        slots = slots // BRANCHES
-        values = jnp.sum(after[slots], axis=1)
-    return tuple(levels)

@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from priorax.checks import non_negative, positive_int
-
-BRANCHES = 64
-"""Of a node in the tree of priorities."""
+from priorax.replay import sum_tree
+from priorax.replay.returns import Window, n_step_return
 
 
 class Moment(NamedTuple):
@@ -142,19 +141,17 @@ class SequenceBuffer:
         """Frames of the episode under way."""
         self.pending = np.zeros((settings.num_lanes, settings.length), np.float32)
         """Priorities of transitions whose returns are not complete yet."""
-        self.tree = SumTree(settings.num_lanes * settings.length)
+        self.priorities = sum_tree.empty(np, settings.num_lanes * settings.length)
+        """By place."""
+        self.size = 0
+        """How many transitions can be drawn."""
         self.highest = 1.0
 
     @property
     def nbytes(self) -> int:
         """Of all arrays."""
         arrays = [part for part in vars(self).values() if isinstance(part, np.ndarray)]
-        return sum(part.nbytes for part in arrays) + sum(level.nbytes for level in self.tree.levels)
-
-    @property
-    def size(self) -> int:
-        """How many transitions can be drawn."""
-        return self.tree.count
+        return sum(part.nbytes for part in arrays) + sum(level.nbytes for level in self.priorities)
 
     def add(self, moment: Moment, error: np.ndarray | None = None, lanes: np.ndarray | None = None) -> None:
         """One more frame on every lane, or on those; `error`: what is known already of these transitions' errors, else
@@ -176,37 +173,39 @@ class SequenceBuffer:
         """A minibatch; there must be something to draw. With another `rng` to look, what is learned from stays the
         same."""
         settings = self.settings
-        place, share = self.tree.draw((rng or self.rng).random(size))
+        if self.size == 0:
+            raise ValueError("there is nothing to draw yet; add transitions first")
+        place, share = sum_tree.draw(np, self.priorities, (rng or self.rng).random(size))
         lane, slot = np.divmod(place, settings.length)
-        reward, discount = np.zeros(size, np.float32), np.full(size, settings.discount, np.float32)
-        last, on = slot, np.ones(size, bool)
-        path, path_weight = [], []
-        for j in range(settings.n_step):
-            here = (slot + j) % settings.length
-            if settings.paths:
-                path.append(self.stacked(lane, here))
-                path_weight.append(settings.discount**j * on)
-            reward += np.where(on, settings.discount**j * self.reward[lane, here], 0.0).astype(np.float32)
-            last = np.where(on, here, last)
-            over = self.terminated[lane, here] | self.ended[lane, here]
-            discount = np.where(on, settings.discount ** (j + 1) * ~self.terminated[lane, here], discount)
-            on = on & ~over
-        after = (last + 1) % settings.length
+
+        def at(j: Any) -> tuple[np.ndarray, np.ndarray]:
+            return lane, (slot + j) % settings.length
+
+        found = n_step_return(
+            np,
+            settings.n_step,
+            settings.discount,
+            lambda j: Window(self.reward[at(j)], self.terminated[at(j)], self.ended[at(j)]),
+        )
+        steps = range(settings.n_step) if settings.paths else ()
+        path = [self.stacked(*at(j)) for j in steps]
+        path_weight = [settings.discount**j * (j <= found.last) for j in steps]
+        after = at(found.last + 1)[1]
         weight = (self.size * np.maximum(share, 1e-30)) ** -settings.importance
         priors = [None if self.prior is None else np.moveaxis(self.prior[lane, at], 1, 0) for at in (slot, after)]
         return Drawn(
             self.stacked(lane, slot),
             self.action[lane, slot],
-            reward,
-            discount.astype(np.float32),
+            found.reward.astype(np.float32),
+            found.discount.astype(np.float32),
             self.stacked(lane, after),
             (weight / weight.max()).astype(np.float32),
             self.mask[lane, slot].T,
             priors[0],
             priors[1],
             np.stack([place, self.added[lane]]),
-            np.stack(path) if settings.paths else None,
-            np.stack(path_weight).astype(np.float32) if settings.paths else None,
+            np.stack(path) if path else None,
+            np.stack(path_weight).astype(np.float32) if path else None,
         )
 
     def prioritise(self, place: np.ndarray, error: np.ndarray) -> None:
@@ -215,10 +214,10 @@ class SequenceBuffer:
         lane, slot = np.divmod(where, self.settings.length)
         length = self.settings.length
         age = (since - 1 - slot) % length  # when it was drawn; it is gone when that many frames are left to it
-        kept = (self.added[lane] - since + age < length) & (self.tree.levels[0].ravel()[where] > 0)
+        kept = (self.added[lane] - since + age < length) & (sum_tree.read(self.priorities, where) > 0)
         new = self._power(np.asarray(error))
         self.highest = max(self.highest, float(new.max()))
-        self.tree.set(where[kept], new[kept])
+        self._set(where[kept], new[kept])
 
     @property
     def time(self) -> int:
@@ -236,7 +235,7 @@ class SequenceBuffer:
             "added": self.added,
             "run": self.run,
             "pending": self.pending,
-            "priorities": self.tree.levels[0].ravel()[: self.pending.size],
+            "priorities": sum_tree.read(self.priorities, np.arange(self.pending.size)),
             "highest": np.asarray(self.highest),
         }
 
@@ -251,7 +250,7 @@ class SequenceBuffer:
         self.highest = float(counters["highest"])
         priorities = counters["priorities"]
         places = np.flatnonzero(priorities)
-        self.tree.set(places, priorities[places])
+        self._set(places, priorities[places])
 
     def _rings(self) -> dict[str, np.ndarray]:
         """What is kept of each frame."""
@@ -278,6 +277,15 @@ class SequenceBuffer:
             on = on & ~self.first[lane, here]
         return np.stack(parts[::-1], axis=1)
 
+    def _set(self, place: np.ndarray, priority: np.ndarray) -> None:
+        """Other priorities in some places; zero: what is there cannot be drawn."""
+        if len(place) == 0:
+            return
+        each = np.unique(place)
+        before = np.count_nonzero(sum_tree.read(self.priorities, each))
+        sum_tree.write(np, self.priorities, place, priority)
+        self.size += int(np.count_nonzero(sum_tree.read(self.priorities, each)) - before)
+
     def _power(self, error: np.ndarray) -> np.ndarray:
         return (np.abs(error) + 1e-3) ** self.settings.priority
 
@@ -285,7 +293,7 @@ class SequenceBuffer:
         """What began in the frame that was there, or had it in its stack, cannot be drawn any more."""
         ahead = np.arange(self.settings.stack)
         gone = lanes[:, None] * self.settings.length + (slot[:, None] + ahead) % self.settings.length
-        self.tree.set(gone.ravel(), np.zeros(gone.size))
+        self._set(gone.ravel(), np.zeros(gone.size))
 
     def _complete(self, lanes: np.ndarray, slot: np.ndarray) -> None:
         """Which transitions have their whole return, now that these frames came."""
@@ -296,46 +304,5 @@ class SequenceBuffer:
             cut |= self.terminated[lanes, there] | self.ended[lanes, there]
             whole = (cut | (j == n)) & (self.run[lanes] > j) & (self.added[lanes] > j)
             ready = whole & (self.pending[lanes, there] > 0)
-            self.tree.set(lanes[ready] * length + there[ready], self.pending[lanes[ready], there[ready]])
+            self._set(lanes[ready] * length + there[ready], self.pending[lanes[ready], there[ready]])
             self.pending[lanes[ready], there[ready]] = 0.0
-
-
-class SumTree:
-    """Numbers by place, drawn in proportion: sums of sums, 64 branches at each node."""
-
-    def __init__(self, size: int) -> None:
-        self.levels: list[np.ndarray] = []
-        nodes = size
-        while nodes > 1 or not self.levels:
-            nodes = -(-nodes // BRANCHES)
-            self.levels.append(np.zeros((nodes, BRANCHES)))
-        self.count = 0
-        """How many are above zero."""
-
-    def set(self, place: np.ndarray, value: np.ndarray) -> None:
-        """Other numbers in some places; of the same place twice, the last."""
-        if len(place) == 0:
-            return
-        flat = self.levels[0].ravel()
-        before = flat[np.unique(place)]
-        flat[place] = value
-        self.count += int(np.sum(flat[np.unique(place)] > 0) - np.sum(before > 0))
-        nodes = place
-        for level, above in zip(self.levels, self.levels[1:], strict=False):
-            nodes = np.unique(nodes // BRANCHES)
-            above.ravel()[nodes] = level[nodes].sum(axis=1)
-
-    def draw(self, uniform: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Places in proportion to their numbers, and each one's share of all."""
-        total = self.levels[-1].sum()
-        if not total > 0:
-            raise ValueError("there is nothing to draw yet; add transitions first")
-        point, node = uniform * total, np.zeros(len(uniform), np.int64)
-        for level in reversed(self.levels):
-            rows = level[node]
-            below = np.cumsum(rows, axis=1)
-            point = np.minimum(point, np.nextafter(below[:, -1], 0))  # rounding must not lead beyond
-            branch = np.sum(below <= point[:, None], axis=1)
-            point = point - np.take_along_axis(below - rows, branch[:, None], axis=1)[:, 0]
-            node = node * BRANCHES + branch
-        return node, self.levels[0].ravel()[node] / total
