@@ -352,7 +352,7 @@ def _without_nothing(command: type) -> None:
 
 
 KINDS: dict[Any, str] = {int: "INT", float: "FLOAT", str: "STR", Path: "PATH"}
-for _command in (Train, Apex, Scale, Bsuite, Watch, Fit):
+for _command in (Train, Apex, Scale, Bsuite, Watch, Fit, Predict):
     _without_nothing(_command)
 
 Command = (
