@@ -239,7 +239,7 @@ def test_a_shard_keeps_whole_stacks_of_the_newest_incarnation():
         ({"agent": "ucb", "changes": {"torso": "none"}}, "bonus_scale=0.1 needs one count of visits.*priorax train"),
         ({"game": "Freeway"}, "game='Freeway' is for env='atari'"),
         ({"env": "atari"}, "game=None: env='atari' needs the name of a game"),
-        ({"agent": "rlsvi", "changes": {"torso": "none"}}, "belief='rlsvi' needs finite states"),
+        ({"agent": "rlsvi", "changes": {"torso": "none"}}, "rlsvi needs finite states"),
     ],
 )
 def test_wrong_arguments_are_refused(wrong, message):

@@ -40,6 +40,17 @@ def row(i):
     return HostEpisode(i, 10 * i, i % 3, float(np.sin(i)), i % 7, 0.1 * i, 2 * i)
 
 
+@pytest.mark.parametrize("count", [0, 500, 5000], ids=["none", "exact", "approximate"])
+def test_what_was_seen_goes_on_from_a_file(count):
+    found, again = Distinct(exact=1000), Distinct(exact=1000)
+    found.update(str(i).encode() for i in range(count))
+    again.restore(found.arrays())
+    assert len(again) == len(found)
+    for each in (found, again):
+        each.update(str(i).encode() for i in range(count // 2, 2 * count))
+    assert len(again) == len(found)
+
+
 def test_a_history_is_a_list_whose_old_rows_are_in_a_file():
     rows = [row(i) for i in range(1, 96)]
     found = History(HostEpisode, rows[:50], kept=10)

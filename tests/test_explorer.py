@@ -284,6 +284,12 @@ def test_a_bar_is_shown_where_it_is_asked_for(capsys):
     assert "bsp on gymnasium:CartPole-v1" in out and "20/20" in out and "deployed" in out
 
 
+def test_an_observation_that_is_not_finite_is_refused():
+    agent = Explorer(CARTPOLE, **FEW)
+    with pytest.raises(ValueError, match="obs holds NaN or infinity"):
+        agent.predict(np.array([0.0, np.nan, 0.0, 0.0]))
+
+
 def test_what_was_learned_is_used_without_the_environment(tmp_path):
     """Of an object, whose code no file holds: numbering, shapes and values are in the folder."""
     agent = Explorer(Corridor, **FEW).learn(40)

@@ -113,7 +113,7 @@ def test_exact_references_learn_deep_sea_fast(agent, most):
 
 
 def test_planners_ask_for_finite_states():
-    with pytest.raises(ValueError, match="belief='psrl' needs finite states"):
+    with pytest.raises(ValueError, match="psrl needs finite states"):
         build(settings("psrl"), 2)
 
 

@@ -183,11 +183,13 @@ def checkpoint_steps(out):
     return sorted(int(path.stem.split("-")[1]) for path in (out / "checkpoint").glob("commit-*.json"))
 
 
-@pytest.mark.parametrize(("wanted", "least"), [({"episodes": 12}, 40), ({"steps": 60}, 196)])
+@pytest.mark.parametrize(("wanted", "least"), [({"episodes": 12}, 40), ({"steps": 60}, 200)])
 def test_a_run_is_not_made_shorter_by_resuming(wanted, least, tmp_path):
     train(**RUN, episodes=40, out=tmp_path)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*.[cj]s*") if path.is_file()}
-    with pytest.raises(ValueError, match=rf"is less than what the run .* has; pass at least {least} to go on"):
+    with pytest.raises(
+        ValueError, match=rf"is less than the {least} (episodes|steps) of the run .* pass at least {least}"
+    ):
         train(**RUN, **wanted, out=tmp_path, resume=True)
     assert {path: path.read_bytes() for path in before} == before
     assert train(**RUN, **dict.fromkeys(wanted, least), out=tmp_path, resume=True).episodes == 40
@@ -308,6 +310,16 @@ def test_a_changed_count_in_a_commit_is_noticed(whole, tmp_path):
     with pytest.raises(BadFile, match=rf"checksum differs\); delete .*commit-{newer}.json to go on from step {older}"):
         train(**RUN, episodes=120, out=tmp_path, resume=True)
     commit.unlink()
+    assert train(**RUN, episodes=120, out=tmp_path, resume=True).history == whole.history
+
+
+def test_rows_that_were_cut_short_leave_the_older_checkpoint(whole, tmp_path):
+    folder, older, newer = stopped_run(tmp_path)
+    rows = tmp_path / "episodes.csv"
+    rows.write_bytes(rows.read_bytes()[: json.loads((folder / f"commit-{older}.json").read_text())["rows_bytes"] + 9])
+    with pytest.raises(BadFile, match=rf"cut short.*; delete .*commit-{newer}.json to go on from step {older}"):
+        train(**RUN, episodes=120, out=tmp_path, resume=True)
+    (folder / f"commit-{newer}.json").unlink()
     assert train(**RUN, episodes=120, out=tmp_path, resume=True).history == whole.history
 
 

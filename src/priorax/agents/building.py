@@ -70,7 +70,9 @@ def build(
         raise ValueError(f"belief={settings.belief!r} needs finitely many actions, and these are continuous; use d4pg")
     if settings.belief in PLANNERS:
         if num_states is None:
-            raise ValueError(f"belief={settings.belief!r} needs finite states, observed by index; use an ensemble here")
+            raise ValueError(
+                f"{settings.belief} needs finite states, observed by index; use an ensemble here, such as bsp"
+            )
         return Tabular(_planner(settings), num_states, num_actions, horizon or 200, settings.discount)
     scale = input_scale if settings.scale_inputs else ()
     if bound is not None:

@@ -18,6 +18,7 @@ from priorax.distributed.rollout import RolloutPlan
 from priorax.envs.seeing import interface_of
 from priorax.envs.worlds import make_world
 from priorax.loops.asking import preset_for
+from priorax.loops.cells import Distinct
 from priorax.loops.history import History
 from priorax.loops.host import Learner, buffer_plan, build_for
 from priorax.loops.host_files import (
@@ -139,12 +140,15 @@ def run_apex(
             folder = stack.enter_context(contextlib.closing(files))
         learner = Learner(built, world.reset(0)[0], seed)
         history = History(HostEpisode)
-        since = HostTally()
+        since, cells = HostTally(), Distinct()
         if folder is not None and folder.checkpoints.last is not None:
-            learner.state, since = folder.checkpoints.restore(learner.state), folder.checkpoints.last.tally
+            learner.state = folder.checkpoints.restore(learner.state, cells)
+            since = folder.checkpoints.last.tally
             history.extend(rewound(folder, chosen.lanes))
         crew = Crew([plan._replace(since=since.rounds) for plan in plans], buffers)
-        driver = stack.enter_context(contextlib.closing(Driver(learner, crew, chosen, seed, steps, since.rounds)))
+        driver = stack.enter_context(
+            contextlib.closing(Driver(learner, crew, chosen, seed, steps, cells, since.rounds))
+        )
         pace = Pace(driver.steps)
         record(
             _turns(driver, history, stop),
@@ -231,4 +235,4 @@ def _row(ended: Ended, driver: Driver, number: int) -> HostEpisode:
 
 
 def _snapshot(driver: Driver, history: Sequence[HostEpisode]) -> HostSnapshot:
-    return HostSnapshot(driver.learner.state, HostTally(driver.rounds, len(history)))
+    return HostSnapshot(driver.learner.state, HostTally(driver.rounds, len(history)), driver.cells)

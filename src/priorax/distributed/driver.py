@@ -54,14 +54,26 @@ class Crew(NamedTuple):
 class Driver:
     """See the module's docstring. `turn` does whatever can be done next."""
 
-    def __init__(self, learner: Learner, crew: Crew, chosen: Settings, seed: int, steps: int, rounds: int = 0) -> None:
-        """`steps`: to play up to, over all lanes; `rounds`: played before, by any actor."""
+    def __init__(
+        self, learner: Learner, crew: Crew, chosen: Settings, seed: int, steps: int, cells: Distinct, rounds: int = 0
+    ) -> None:
+        """Begin all workers.
+
+        Args:
+            learner: What learns, here.
+            crew: What the workers are to do.
+            chosen: Hyperparameters.
+            seed: Of the run.
+            steps: To play up to, over all lanes.
+            cells: What was seen before.
+            rounds: Played before, by any actor.
+        """
         self.learner, self.chosen, self.steps_wanted = learner, chosen, steps
         self.rounds = rounds
         """Of any actor so far."""
         self.updates = learner.updates
         self.calls = Calls()
-        self.cells = Distinct()
+        self.cells = cells
         self.episodes = int(learner.state.episodes)
         """That ended, over all actors."""
         self.owed = 0.0

@@ -80,8 +80,14 @@ class Interface:
     """Steps of an episode at most, where that is known."""
 
     def batch(self, obs: Any) -> tuple[np.ndarray, bool]:
-        """Observations as the networks see them, and whether it was a single one."""
+        """Observations as the networks see them, and whether it was a single one.
+
+        Raises:
+            ValueError: If they have another shape than the environment's, or hold NaN or infinity.
+        """
         found = self.sight(obs)
+        if np.issubdtype(found.dtype, np.inexact) and not np.isfinite(found).all():
+            raise ValueError("obs holds NaN or infinity; pass finite numbers, as the environment gives them")
         return (found[None], True) if found.shape == self.sight.frame_shape else (found, False)
 
     def as_json(self) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,25 @@ class Distinct:
             estimate = count * math.log(count / empty)
         return max(self.exact + 1, round(float(estimate)))
 
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What was seen, for a file."""
+        if self._seen is None:
+            return {"registers": self._registers}
+        found = sorted(self._seen)
+        return {
+            "bytes": np.frombuffer(b"".join(found), np.uint8),
+            "lengths": np.array([len(each) for each in found], np.uint8),
+        }
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Go on from what `arrays` gave."""
+        if "registers" in arrays:
+            self._seen, self._registers = None, np.array(arrays["registers"])
+            return
+        ends = np.cumsum(arrays["lengths"], dtype=int)
+        raw = arrays["bytes"].tobytes()
+        self._seen = {raw[end - length : end] for end, length in zip(ends, arrays["lengths"], strict=True)}
+
     def _register(self, found: Iterable[bytes]) -> None:
         digests = b"".join(hashlib.blake2b(each, digest_size=8).digest() for each in found)
         numbers = np.frombuffer(digests, np.uint64)
@@ -58,14 +77,14 @@ class Cells:
     """How many cells the frames of a world have been in. Beyond `EXACT` of them the count is approximate."""
 
     def __init__(self, world: Any) -> None:
-        self._seen, self._cells = Distinct(), measure(world)
+        self.distinct, self._cells = Distinct(), measure(world)
 
     def __call__(self, frames: np.ndarray) -> None:
         """Look at a batch."""
-        self._seen.update(self._cells(frames))
+        self.distinct.update(self._cells(frames))
 
     def __len__(self) -> int:
-        return len(self._seen)
+        return len(self.distinct)
 
 
 def measure(world: Any) -> Callable[[np.ndarray], list[bytes]]:

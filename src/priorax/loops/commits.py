@@ -93,26 +93,26 @@ class Commits:
             yield
         except (BadFile, FileNotFoundError) as error:
             assert self.last is not None
-            raise BadFile(f"the checkpoint of step {self.last.step} is damaged: {error}; {self._remedy()}") from None
+            raise BadFile(f"the checkpoint of step {self.last.step} is damaged: {error}; {self.remedy()}") from None
 
-    def _remedy(self) -> str:
-        """How to go on from the newest checkpoint that is whole, but for the last."""
+    def remedy(self, serves: Callable[[Commit], bool] = lambda commit: True) -> str:
+        """How to go on from the newest checkpoint that is whole, but for the last; `serves` says what else it needs."""
         newer: list[Path] = []
         for path in sorted(self.folder.glob("commit-*.json"), key=_step, reverse=True):
-            if newer and self._whole(path):
+            if newer and self._whole(path, serves):
                 return f"delete {', '.join(map(str, newer))} to go on from step {_step(path)}"
             newer.append(path)
         return "no older checkpoint is whole: start the run again with --overwrite"
 
-    def _whole(self, path: Path) -> bool:
-        """Whether a commit, and all files that it names, are as they were written."""
+    def _whole(self, path: Path, serves: Callable[[Commit], bool]) -> bool:
+        """Whether a commit, and all files that it names, are as they were written, and it serves."""
         try:
             commit = self._read(path)
             for name in (commit.state, *map(_replay, commit.segments)):
                 read(self.folder / name)
         except (BadFile, FileNotFoundError):
             return False
-        return True
+        return serves(commit)
 
     def _newest(self) -> Commit | None:
         paths = sorted(self.folder.glob("commit-*.json"), key=_step)
@@ -121,7 +121,7 @@ class Commits:
         try:
             return self._read(paths[-1])
         except BadFile as error:
-            raise BadFile(f"{error}; {self._remedy()}") from None
+            raise BadFile(f"{error}; {self.remedy()}") from None
 
     def _read(self, path: Path) -> Commit:
         try:

@@ -318,7 +318,7 @@ class Explorer:
         """Go on from the last checkpoint, with the rows that belong to it."""
         since = checkpoints.last.tally if checkpoints.last is not None else HostTally()
         self.host = host_for(self.settings, self.world, self.seed, look=self.cells, since=since.rounds)
-        self.host.resume(checkpoints.restore(self.host.state, self.host.buffer))
+        self.host.resume(checkpoints.restore(self.host.state, self.cells.distinct, self.host.buffer))
         self.history = History(HostEpisode, history[: since.finished])
 
     @property
@@ -329,7 +329,7 @@ class Explorer:
     def snapshot(self) -> HostSnapshot:
         """What a checkpoint holds."""
         host = self.host
-        return HostSnapshot(host.state, HostTally(host.rounds, len(self.history)), host.buffer)
+        return HostSnapshot(host.state, HostTally(host.rounds, len(self.history)), self.cells.distinct, host.buffer)
 
     def summary(self) -> dict[str, Any]:
         """How it went so far."""

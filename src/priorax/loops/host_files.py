@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from priorax.loops.cells import Distinct
 from priorax.loops.commits import Commits
 from priorax.loops.interrupt import interruptible
 from priorax.loops.run_folder import RunFolder
@@ -34,8 +35,8 @@ class HostEpisode(NamedTuple):
     loss: float
     """Of the last update, mean over members."""
     cells: int
-    """Distinct states seen since the run began, or was resumed (`cells.py`); beyond 100,000 an estimate, with a
-    standard error of 0.8%."""
+    """Distinct states seen since the run began (`cells.py`); beyond 100,000 an estimate, with a standard error of
+    0.8%."""
 
 
 class HostTally(NamedTuple):
@@ -52,6 +53,8 @@ class HostSnapshot(NamedTuple):
     state: Any
     """The agent's."""
     tally: HostTally
+    cells: Distinct
+    """What was seen."""
     buffer: SequenceBuffer | None = None
 
 
@@ -64,21 +67,28 @@ class HostCheckpoints(Commits):
     def save(self, snapshot: HostSnapshot, rows_bytes: int) -> None:
         """Write what is new since the last one, then commit."""
         arrays, rounds, buffer = tree_arrays(snapshot.state), snapshot.tally.rounds, snapshot.buffer
+        arrays |= {f"cells.{name}": array for name, array in snapshot.cells.arrays().items()}
         if buffer is None:
             self.add(rounds, arrays, snapshot.tally, rows_bytes)
             return
         arrays |= {f"replay.{name}": array for name, array in buffer.counters().items()}
         self.add(rounds, arrays, snapshot.tally, rows_bytes, buffer.time, buffer.settings.length, buffer.inserted)
 
-    def restore(self, like: Any, buffer: SequenceBuffer | None = None) -> Any:
-        """An agent of that shape, as it was; and that buffer, empty so far, filled as it was."""
+    def restore(self, like: Any, cells: Distinct, buffer: SequenceBuffer | None = None) -> Any:
+        """An agent of that shape, as it was; what was seen, and that buffer, both empty so far, filled as they were."""
         shape = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), like)
         with self.explained():
             arrays = self.state()
-            counters = {name.removeprefix("replay."): arrays[name] for name in arrays if name.startswith("replay.")}
+            cells.restore(_below("cells.", arrays))
+            counters = _below("replay.", arrays)
             if buffer is not None and counters:
                 buffer.refill(counters, self.replay())
             return restore_tree(shape, arrays)
+
+
+def _below(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays whose names begin so, without that beginning."""
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def record(
@@ -110,7 +120,8 @@ def record(
 def rewound(folder: RunFolder, lanes: int) -> list[HostEpisode]:
     """The rows of the last checkpoint in a folder, where each round plays so many lanes; later rows are cut off."""
     tally = folder.checkpoints.last.tally
-    return folder.rewind(tally.finished, parse_row, lambda rows: (tally.rounds - 1) * lanes + 1)
+    steps = tally.rounds * lanes
+    return folder.rewind(tally.finished, parse_row, lambda rows: (steps, steps - lanes + 1))
 
 
 class Pace:

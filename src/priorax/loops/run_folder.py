@@ -111,18 +111,22 @@ class RunFolder:
     def restore(self, loop: Loop, key: PRNGKeyArray, params: Any) -> tuple[Snapshot, list[Episode]]:
         """The last checkpoint and the rows that belong to it; later rows are cut off."""
         snapshot = self.checkpoints.restore(loop, key, params)
-        passed = lambda rows: sum(row.length for row in rows[:-1]) + 1  # noqa: E731 (the last episode passed the mark)
-        return snapshot, self.rewind(snapshot.tally.finished, _episode, passed)
+
+        def steps(rows: list[Episode]) -> tuple[int, int]:
+            taken = sum(row.length for row in rows)
+            return taken, taken - (rows[-1].length if rows else 0) + 1  # the last episode passed the mark
+
+        return snapshot, self.rewind(snapshot.tally.finished, _episode, steps)
 
     def rewind(
-        self, finished: int, parse: Callable[[Mapping[str, str]], Any], steps: Callable[[list[Any]], int]
+        self, finished: int, parse: Callable[[Mapping[str, str]], Any], steps: Callable[[list[Any]], tuple[int, int]]
     ) -> list[Any]:
         """Go back to the last checkpoint: rows after it are cut off.
 
         Args:
             finished: Episodes that the checkpoint counts.
             parse: Makes a row of what is written, by column.
-            steps: The least number of steps that such rows can have been asked for.
+            steps: How many steps such rows have, and the least number that leads to just these.
 
         Returns:
             The rows that belong to the checkpoint.
@@ -131,24 +135,30 @@ class RunFolder:
             BadFile: If the rows are damaged.
             ValueError: If the run is longer than what it is to be.
         """
-        history = read_rows(self.path, parse, self.checkpoints.last.rows_bytes)
-        if len(history) != finished:
-            raise BadFile(
-                f"{self.path / 'episodes.csv'} has {len(history)} episodes, its checkpoint {finished}: "
-                "it was changed since; start the run again with --overwrite"
-            )
-        for name, has in {"episodes": finished, "steps": steps(history)}.items():
+        try:
+            history = read_rows(self.path, parse, self.checkpoints.last.rows_bytes, finished)
+        except BadFile as error:
+            raise BadFile(f"{error}; {self.checkpoints.remedy(lambda older: self._rows_serve(older, parse))}") from None
+        for name, (has, least) in {"episodes": (finished, finished), "steps": steps(history)}.items():
             wanted = self.until.get(name)
-            if wanted is not None and wanted < has:
+            if wanted is not None and wanted < least:
                 raise ValueError(
-                    f"{name}={wanted} is less than what the run in {str(self.path)!r} has; pass at least {has} to go "
-                    "on with it, or start another run"
+                    f"{name}={wanted} is less than the {has} {name} of the run in {str(self.path)!r}; pass at least "
+                    f"{has} to go on with it, or start another run"
                 )
         with self._disk():
             self._begin()
             self.rows.truncate(self.checkpoints.last.rows_bytes)
             self._write_events(history)
         return history
+
+    def _rows_serve(self, commit: Any, parse: Callable[[Mapping[str, str]], Any]) -> bool:
+        """Whether the rows that a checkpoint counts are there."""
+        try:
+            read_rows(self.path, parse, commit.rows_bytes, commit.tally.finished)
+        except BadFile:
+            return False
+        return True
 
     def append(self, new: Sequence[Any]) -> None:
         """Add finished episodes to the rows and events."""
@@ -222,7 +232,7 @@ def locked(path: Path) -> FileLock:
         lock.acquire(timeout=0)
     except Timeout:
         raise ValueError(
-            f"out={str(path)!r} is in use by another process; wait until it ends, or choose another --out"
+            f"the run in {str(path)!r} is in use by another process; wait until that ends, or choose another folder"
         ) from None
     return lock
 
@@ -285,33 +295,41 @@ def read_episodes(path: Path) -> list[Episode]:
     return read_rows(path, _episode)
 
 
-def read_rows(path: Path, parse: Callable[[Mapping[str, str]], Any], until: int | None = None) -> list[Any]:
+def read_rows(
+    path: Path,
+    parse: Callable[[Mapping[str, str]], Any],
+    until: int | None = None,
+    finished: int | None = None,
+) -> list[Any]:
     """Read the rows of a run's folder.
 
     Args:
         path: The folder.
         parse: Makes a row of what is written there, by column.
         until: Read the first bytes only, so many.
+        finished: How many rows there must be.
 
     Raises:
-        BadFile: If the file is shorter than that, cannot be parsed, or does not number episodes from 1 on.
+        BadFile: If the file is shorter than that, cannot be parsed, does not number episodes from 1 on, or has another
+            number of them.
     """
     file = path / "episodes.csv"
-    remedy = "start the run again with --overwrite"
     try:
         content = file.read_bytes()[:until]
         if until is not None and len(content) < until:
-            raise BadFile(f"{file} was cut short: it has {len(content)} bytes, its checkpoint {until}; {remedy}")
+            raise BadFile(f"{file} was cut short: it has {len(content)} bytes, its checkpoint {until}")
         rows = [parse(row) for row in csv.DictReader(io.StringIO(content.decode(), newline=""))]
     except BadFile:
         raise
     except FileNotFoundError:
-        raise BadFile(f"{file} is missing; {remedy}") from None
+        raise BadFile(f"{file} is missing") from None
     except (KeyError, ValueError, TypeError) as error:
-        raise BadFile(f"{file} is damaged ({error!r}); {remedy}") from None
+        raise BadFile(f"{file} is damaged ({error!r})") from None
     for number, row in enumerate(rows, start=1):
         if row.episode != number:
-            raise BadFile(f"{file} is damaged: its row {number} is episode {row.episode}; {remedy}")
+            raise BadFile(f"{file} is damaged: its row {number} is episode {row.episode}")
+    if finished is not None and len(rows) != finished:
+        raise BadFile(f"{file} has {len(rows)} episodes, its checkpoint {finished}: it was changed since")
     return rows
 
 
