@@ -321,8 +321,8 @@ def test_results_of_something_else_are_not_taken_for_these(swept, tmp_path):
         run_sweep("eps_greedy", "catch/0", out, episodes=26, changes=TINY)
     with pytest.raises(ValueError, match="lanes=2 must be 1"):
         run_sweep("bsp", "catch/0", tmp_path, changes={"lanes": 2})
-    with pytest.raises(ValueError, match="does not run on the host"):
-        run_sweep("psrl", "deep_sea/0", tmp_path)
+    with pytest.raises(ValueError, match="psrl needs finite states"):
+        run_sweep("psrl", "catch/0", tmp_path / "psrl")
     run_sweep("bsp", "catch/0", tmp_path, episodes=1, changes=TINY)  # nothing was there yet
 
 

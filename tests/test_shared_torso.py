@@ -57,7 +57,7 @@ def test_half_precision_is_near_and_its_weights_stay_whole(key):
 
 
 def test_filters_that_leave_nothing_are_refused(key):
-    with pytest.raises(ValueError, match="leave nothing of a picture"):
+    with pytest.raises(ValueError, match="need pictures of at least 36 pixels each way"):
         Convnet(NATURE).init(key, jnp.zeros((10, 10)), 1)
 
 

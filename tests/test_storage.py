@@ -20,6 +20,7 @@ from priorax.beliefs import (
     Counts,
     Ensemble,
     GaussianCount,
+    HashCount,
     OneHotCount,
     RMSProp,
     SharedTorso,
@@ -64,7 +65,7 @@ PRIORS = [
 ]
 HEADS = [Scalar(), Gaussian(min_log_std=-3.0), Classes(3), C51(-1.0, 2.0, 5), Quantiles(5, huber=2.0)]
 OPTIMIZERS = [Adam(3e-4, clip=1.0), RMSProp(1e-4, clip=None)]
-DENSITIES = [TableCount(5), OneHotCount(), GaussianCount(ridge=0.1)]
+DENSITIES = [TableCount(5), OneHotCount(), GaussianCount(ridge=0.1), HashCount(bits=4)]
 SHARED = SharedTorso(Ensemble(2, MLP(()), prior=MLP((4,))), Convnet(((2, 2, 1),)), num_features=6, optimizer=RMSProp())
 OWN_CODE = {Pair, Function}
 """What a user's functions are in."""

@@ -260,7 +260,7 @@ def test_fits_that_make_no_sense(tmp_path):
         y=[i % 3 for i in range(n)],
     )
     wrong = [
-        ({"target": "z"}, "target='z' is unknown; did you mean"),
+        ({"target": "z"}, "target='z' is unknown; known are"),
         ({"drop": ["b"]}, "drop='b' is unknown"),
         ({"drop": ["y"]}, "drop='y' is unknown"),
         ({}, "line 2: column 'typo' holds numbers, but here 'oops'.*leave the column out"),

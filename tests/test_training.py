@@ -381,8 +381,8 @@ def test_the_folder_holds_events_for_tensorboard(tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--size", "0"], "size=0 must be"),
-        (["--size", "-3"], "size=-3 must be"),
+        (["--size", "0"], "--size 0 must be"),
+        (["--size", "-3"], "--size -3 must be"),
         (["--agent", "bspp"], "did you mean 'bsp'"),
         (["--set", "batch_size=2000", "capacity=1000"], "batch_size=2000 exceeds capacity=1000"),
         (["--set", "prior_scale=many"], "prior_scale='many' must be like 10.0"),
