@@ -163,8 +163,9 @@ def test_a_folder_with_a_run_is_not_overwritten_by_accident(tmp_path, capsys):
         train(**RUN, episodes=5, out=tmp_path / "nothing", resume=True)
 
 
-def test_what_a_finished_run_learned_is_what_it_saved(tmp_path):
+def test_what_a_finished_run_learned_is_what_it_saved(tmp_path, monkeypatch):
     """Whatever is left of the last chunk: 99 episodes of 10 steps are fewer than one."""
+    monkeypatch.setattr(training, "CHUNK", 1000)
     result = train("bsp", "deep_sea", size=10, seed=0, episodes=99, out=tmp_path)
     assert result.history[-1].total_return == pytest.approx(0.99)
     agent = Explorer.load(tmp_path)
