@@ -110,6 +110,8 @@ class Explorer:
         self.evaluations = 0
         self.rng = np.random.default_rng([seed, 2])
         """For what is deployed; exploring has its own."""
+        self._policy: tuple[Any, Policy] | None = None
+        """The last one asked for, and the state that it was taken from."""
         self.apart: VectorWorld | None = None
         """Where evaluations are played, once there was one."""
 
@@ -218,7 +220,9 @@ class Explorer:
     @property
     def policy(self) -> Policy:
         """What it has learned so far, to keep: it needs no environment, and goes on learning no further."""
-        return Policy(self.host.agent, self.host.state, self.interface, self.rng)
+        if self._policy is None or self._policy[0] is not self.host.state:  # a planner's plans are made once for each
+            self._policy = self.host.state, Policy(self.host.agent, self.host.state, self.interface, self.rng)
+        return self._policy[1]
 
     @property
     def belief(self) -> Any:

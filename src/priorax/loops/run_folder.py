@@ -252,17 +252,16 @@ def as_json(chosen: Settings) -> dict[str, Any]:
 def replaced(path: Path) -> Iterator[Path]:
     """A folder to write a run into, which then takes the place of the run at `path`, if there is one: whatever happens
     meanwhile, one of them is whole. What else was in that folder stays."""
-    if path.exists() and not (path / "run.json").is_file() and any(path.iterdir()):
+    if path.exists() and not (path / "run.json").is_file() and any(each.name != LOCK for each in path.iterdir()):
         raise ValueError(f"{str(path)!r} holds something else than a run; choose another folder")
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.is_dir():
-        locked(path).release()  # refused while a run writes there
     fresh, old = (path.with_name(f".{path.name}.{word}") for word in ("new", "old"))
     if old.exists() and not path.exists():  # killed between the two moves below
         old.rename(path)
-    for left_over in (fresh, old):
-        shutil.rmtree(left_over, ignore_errors=True)
+    lock = locked(path) if path.is_dir() else None  # refused while a run writes there
     try:
+        for left_over in (fresh, old):
+            shutil.rmtree(left_over, ignore_errors=True)
         yield fresh
         if path.exists():
             path.rename(old)
@@ -275,6 +274,8 @@ def replaced(path: Path) -> Iterator[Path]:
             old.rename(path)
         for left_over in (fresh, old):
             shutil.rmtree(left_over, ignore_errors=True)
+        if lock is not None:
+            lock.release()
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -355,9 +356,9 @@ def _agreed(path: Path, found: dict[str, Any], asked: dict[str, Any], force: boo
     old, new = _flat(found), _flat(asked)
     if force:  # settings that the old version did not have yet are as it behaved
         old = {**{name: new[name] for name in new if name not in old}, **old, "version": new["version"]}
-    differing = {name for name in {*old, *new} if name not in old or name not in new or old[name] != new[name]}
-    words = [f"{name} was {old.get(name)!r}, is {new.get(name)!r}" for name in [*old, *new] if name in differing]
-    words = list(dict.fromkeys(words))
+    both = dict.fromkeys([*old, *new])
+    differing = {name for name in both if name not in old or name not in new or old[name] != new[name]}
+    words = [f"{name} was {old.get(name)!r}, is {new.get(name)!r}" for name in both if name in differing]
     if not differing:
         versions = [*found.get("earlier_versions", []), found["version"]]
         return asked if found["version"] == asked["version"] else {**asked, "earlier_versions": versions}
