@@ -12,10 +12,10 @@ import numpy as np
 
 from benchmarks.base import Bench, best_interleaved
 from priorax.agents import settings
-from priorax.envs.control import ControlCartpole
-from priorax.loops.compiled import Loop, run_chunk, start
-from priorax.loops.training import prepare
+from priorax.envs.host.control import ControlCartpole
 from priorax.replay import Transition
+from priorax.training.backends.scan import Loop, run_chunk, start
+from priorax.training.trainer import prepare
 
 STEPS = 1000
 SETTINGS = {"num_members": 20}

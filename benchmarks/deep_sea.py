@@ -12,9 +12,9 @@ import jax.numpy as jnp
 
 from benchmarks.base import Bench, best_interleaved
 from priorax.agents import build, settings
-from priorax.envs.deep_sea import DeepSea
-from priorax.loops.compiled import Loop, run_chunk, start
+from priorax.envs.jax.deep_sea import DeepSea
 from priorax.replay import EnsembleBuffer, Transition
+from priorax.training.backends.scan import Loop, run_chunk, start
 
 STEPS = 1000
 

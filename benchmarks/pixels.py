@@ -9,9 +9,9 @@ import numpy as np
 from benchmarks.base import Bench, best_interleaved
 from priorax.agents import AgentState, QLearner, settings
 from priorax.beliefs import values_of
-from priorax.envs.atari import Atari
-from priorax.loops.host import Actor, Learner, build_for, learn
+from priorax.envs.host.atari import Atari
 from priorax.replay import Drawn
+from priorax.training.backends.host import Actor, Learner, build_for, learn
 
 LANES, ROUNDS, BATCH = 8, 50, 32
 

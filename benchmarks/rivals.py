@@ -12,7 +12,7 @@ from benchmarks.deep_sea import STEPS, stepper
 from priorax.agents import QLearner, build, settings
 from priorax.agents.bandit import belief_sampler
 from priorax.experiments.bandits import BANDITS, BATCH, METHODS, UPDATES, make
-from priorax.loops.bandits import compiled_regret
+from priorax.training.bandits import compiled_regret
 
 SIZE = 20
 RIVALS = ("dropout", "noisy", "bbb", "c51", "qr", "ucb", "ensemble")

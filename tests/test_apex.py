@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 from priorax.agents import settings
-from priorax.distributed import run_apex
-from priorax.distributed.cluster import PATIENCE, Worker, session
-from priorax.distributed.rollout import Rollout, RolloutPlan, Weights
-from priorax.distributed.shard import Chunk, Shard
-from priorax.envs.worlds import make_world
-from priorax.loops.host import BufferPlan, Learner, buffer_plan, build_for
-from priorax.loops.host_files import HostCheckpoints, HostEpisode
-from priorax.replay import Moment, SequenceSettings
+from priorax.envs.registry import make_world
+from priorax.replay import LaneStep, SequenceSettings
+from priorax.training.backends.host import BufferPlan, Learner, buffer_plan, build_for
+from priorax.training.backends.host_files import HostCheckpoints, HostEpisode
+from priorax.training.backends.ray import run_apex
+from priorax.training.backends.ray.cluster import PATIENCE, Worker, session
+from priorax.training.backends.ray.rollout import Rollout, RolloutPlan, Weights
+from priorax.training.backends.ray.shard import Chunk, Shard
 
 pytestmark = pytest.mark.xdist_group("ray")  # one session serves all
 
@@ -174,7 +174,7 @@ def test_a_killed_driver_is_resumed(ray, tmp_path):
     out = tmp_path / "run"
     asked = {**TASK, "actors": 1, "out": str(out)}
     code = (
-        "from priorax.caching import enable_compilation_cache; from priorax.distributed import run_apex; "
+        "from priorax.caching import enable_compilation_cache; from priorax.training.backends.ray import run_apex; "
         f"enable_compilation_cache(); run_apex(**{asked!r}, steps=100_000, checkpoint_seconds=0.2)"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -207,7 +207,7 @@ def chunk(first, count):
     starts[0] = first
     no, zero = np.zeros((count, 1), bool), np.zeros((count, 1))
     frames = np.arange(count, dtype=np.uint8)[:, None]
-    return Chunk(Moment(frames, starts, zero.astype(int), zero, no, no, ~no, np.ones((count, 1, 1), bool)), zero + 1)
+    return Chunk(LaneStep(frames, starts, zero.astype(int), zero, no, no, ~no, np.ones((count, 1, 1), bool)), zero + 1)
 
 
 def test_a_shard_keeps_whole_stacks_of_the_newest_incarnation():

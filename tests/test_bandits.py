@@ -6,11 +6,11 @@ import pytest
 from priorax import train
 from priorax.agents.bandit import belief_sampler, ensemble_sampler
 from priorax.beliefs import Ensemble, Method, method
-from priorax.envs.bandits import Bandit, BernoulliBandit, GaussianProcessBandit, LinearBandit
+from priorax.envs.jax.bandits import Bandit, BernoulliBandit, GaussianProcessBandit, LinearBandit
 from priorax.experiments.bandits import growth, measurements
-from priorax.loops.bandits import cumulative_regret
 from priorax.networks import MLP
 from priorax.noise import NOISES
+from priorax.training.bandits import cumulative_regret
 
 BANDITS = [BernoulliBandit(0.2), LinearBandit(6, 3), GaussianProcessBandit(3, num_cosines=8)]
 SMALL = MLP((), use_bias=False)

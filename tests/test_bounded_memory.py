@@ -5,10 +5,10 @@ import pickle
 import numpy as np
 import pytest
 
-from priorax.loops.cells import Distinct
-from priorax.loops.compiled import Episode
-from priorax.loops.history import History
-from priorax.loops.host_files import HostEpisode
+from priorax.training.backends.host_files import HostEpisode
+from priorax.training.backends.scan import Episode
+from priorax.training.distinct import Distinct
+from priorax.training.history import History
 
 
 def numbers(first, end):

@@ -7,7 +7,7 @@ import pytest
 from bsuite.environments.cartpole import CartpoleState
 from bsuite.experiments.cartpole_swingup import cartpole_swingup, sweep
 
-from priorax.envs.bsuite_cartpole import NUM_DIFFICULTIES, BsuiteCartpole, State
+from priorax.envs.jax.bsuite_cartpole import NUM_DIFFICULTIES, BsuiteCartpole, BsuiteCartpoleState
 
 
 def _ours(task, start, actions):
@@ -19,7 +19,7 @@ def _ours(task, start, actions):
 
         return jax.lax.scan(step, state, actions)[1]
 
-    state = State(*(jnp.asarray(value) for value in start), jnp.zeros((), int))
+    state = BsuiteCartpoleState(*(jnp.asarray(value) for value in start), jnp.zeros((), int))
     return [np.asarray(part) for part in roll(state, jnp.asarray(actions))]
 
 

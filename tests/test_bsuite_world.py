@@ -14,10 +14,10 @@ from bsuite.logging import csv_load, csv_logging
 from bsuite.utils import datasets, wrappers
 from dm_env import specs
 
-from priorax.envs.bsuite_cartpole import BsuiteCartpole
-from priorax.envs.dm import DmEnvWorld, bsuite_experiments, bsuite_world
-from priorax.envs.vector import VectorWorld, first_seed
-from priorax.envs.worlds import lives_on_host, make_world
+from priorax.envs.host.dm import DmEnvWorld, bsuite_experiments, bsuite_world
+from priorax.envs.host.vector import VectorWorld, first_seed
+from priorax.envs.jax.bsuite_cartpole import BsuiteCartpole
+from priorax.envs.registry import lives_on_host, make_world
 from priorax.experiments import bsuite_sweep
 from priorax.experiments.bsuite_sweep import (
     RULES,

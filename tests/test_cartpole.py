@@ -8,8 +8,8 @@ from dm_control import suite
 from gymnasium.utils.env_checker import check_env
 
 from priorax.envs import Held
-from priorax.envs.cartpole import CartpoleSwingup, State
-from priorax.envs.control import ControlCartpole
+from priorax.envs.host.control import ControlCartpole
+from priorax.envs.jax.cartpole import CartpoleState, CartpoleSwingup
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def roll(double):
 
 
 def _state(values):
-    return State(*(jnp.asarray(float(value)) for value in values), jnp.zeros((), int))
+    return CartpoleState(*(jnp.asarray(float(value)) for value in values), jnp.zeros((), int))
 
 
 def _theirs(env, start, actions):

@@ -12,9 +12,9 @@ import pytest
 
 from priorax import train
 from priorax.agents import AGENTS, QLearner, settings
-from priorax.loops.compiled import run_chunk, start
-from priorax.loops.run_folder import read_episodes
-from priorax.loops.training import CHUNK, prepare
+from priorax.training.backends.scan import run_chunk, start
+from priorax.training.folder import read_episodes
+from priorax.training.trainer import CHUNK, prepare
 
 DISCOUNT = 0.9
 ONE, FIRST, SECOND, GOOD, BAD, CHOICE = range(6)

@@ -8,9 +8,9 @@ import pytest
 from priorax.agents.d4pg import D4PG
 from priorax.beliefs import Adam
 from priorax.heads import C51
-from priorax.loops.compiled import Loop, run_chunk, start
 from priorax.networks import MLP
 from priorax.replay import EnsembleBuffer
+from priorax.training.backends.scan import Loop, run_chunk, start
 
 
 @dataclass(frozen=True)

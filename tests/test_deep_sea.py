@@ -5,7 +5,7 @@ import pytest
 from bsuite.environments.deep_sea import DeepSea as BsuiteDeepSea
 
 from priorax.envs import Environment
-from priorax.envs.deep_sea import DeepSea, Params
+from priorax.envs.jax.deep_sea import DeepSea, Params
 
 
 def rollout(env, params, actions, key):

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from priorax import Explorer, load
-from priorax.agents.deploying import Values, best
-from priorax.loops.commits import Commits
-from priorax.loops.host_training import Evaluations, train_on_host
-from priorax.loops.training import train
+from priorax.agents.deploy import Values, best
+from priorax.training.checkpoint import Commits
+from priorax.training.host_training import Evaluations, train_on_host
+from priorax.training.trainer import train
 
 FEW = {"num_members": 4, "lanes": 2, "batch_size": 8, "learn_after": 8, "widths": (8,), "capacity": 500}
 CARTPOLE = "gymnasium:CartPole-v1"

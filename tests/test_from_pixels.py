@@ -5,8 +5,8 @@ import pytest
 from priorax.experiments import figure6, pixels, reproduce
 from priorax.experiments.from_pixels import BLOCKS, found_treasure, outcome
 from priorax.experiments.sweep import run_sweep
-from priorax.loops.host_training import HostEpisode, HostResult
 from priorax.report.rows import read_rows
+from priorax.training.host_training import HostEpisode, HostResult
 
 FEW = {"features": 8, "lanes": 2, "batch_size": 4, "capacity": 200, "learn_after": 8}
 

@@ -20,10 +20,10 @@ from priorax.experiments.gymnasium_tasks import (
     smoothed,
     summary,
 )
-from priorax.loops.acting import epsilon_exponents
-from priorax.loops.host_files import HostEpisode
-from priorax.loops.host_training import HostResult
 from priorax.report.rows import read_rows, where, write_rows
+from priorax.training.backends.acting import epsilon_exponents
+from priorax.training.backends.host_files import HostEpisode
+from priorax.training.host_training import HostResult
 
 FEW = {"lanes": 2, "batch_size": 4, "capacity": 200, "learn_after": 8, "widths": (8,), "num_members": 2}
 

@@ -15,13 +15,13 @@ import pytest
 from priorax.agents import PRESETS, build, settings
 from priorax.agents.q_learner import owned_mean
 from priorax.beliefs import values_of
-from priorax.envs.pixels import PixelDeepSea
-from priorax.envs.vector import CompiledWorld
-from priorax.envs.worlds import make_world
-from priorax.loops.acting import Actor, epsilon_exponents
-from priorax.loops.host import Host, Learner, buffer_for
-from priorax.loops.host_files import HostCheckpoints
-from priorax.loops.host_training import train_on_host
+from priorax.envs.host.vector import CompiledWorld
+from priorax.envs.jax.pixels import PixelDeepSea
+from priorax.envs.registry import make_world
+from priorax.training.backends.acting import Actor, epsilon_exponents
+from priorax.training.backends.host import Host, Learner, buffer_for
+from priorax.training.backends.host_files import HostCheckpoints
+from priorax.training.host_training import train_on_host
 
 TINY = {
     "num_members": 3,

@@ -3,7 +3,7 @@
 import pytest
 
 from priorax import Explorer, train
-from priorax.loops.inspecting import inspect
+from priorax.analysis.inspect import inspect
 from priorax.storage import BadFile
 
 FEW = {"num_members": 4, "lanes": 2, "batch_size": 8, "learn_after": 8, "widths": (8,), "capacity": 500}

@@ -20,7 +20,7 @@ from priorax.beliefs import (
     ensemble_of,
 )
 from priorax.envs import make_environment
-from priorax.envs.deep_sea import DeepSea
+from priorax.envs.jax.deep_sea import DeepSea
 from priorax.networks import MLP, Table
 from priorax.priors import Around, Tabulated
 from priorax.replay import EnsembleBuffer, Transition

@@ -13,8 +13,8 @@ from priorax import Explorer, train
 from priorax.agents import settings
 from priorax.checks import NonFinite
 from priorax.fitting import NonFiniteLoss
-from priorax.loops.compiled import live
-from priorax.loops.training import prepare
+from priorax.training.backends.scan import live
+from priorax.training.trainer import prepare
 
 SMALL = {"num_members": 2, "widths": (4,), "batch_size": 4, "capacity": 500, "learn_after": 4}
 

@@ -10,17 +10,17 @@ from ale_py import roms
 from gymnasium.vector import AutoresetMode
 
 from priorax.envs import CartpoleSwingup, Environment
-from priorax.envs.atari import Atari, cells, rom_name
-from priorax.envs.deep_sea import DeepSea
-from priorax.envs.pixels import PixelDeepSea
-from priorax.envs.vector import CompiledWorld, GymnasiumWorld, Turn, VectorWorld
+from priorax.envs.host.atari import Atari, cells, rom_name
+from priorax.envs.host.vector import CompiledWorld, GymnasiumWorld, VectorStep, VectorWorld
+from priorax.envs.jax.deep_sea import DeepSea
+from priorax.envs.jax.pixels import PixelDeepSea
 
 
 def play(world, seed, steps, actions_seed=0):
     """Random play: the first observation, the actions, and the turns with one more axis in front."""
     actions = np.random.default_rng(actions_seed).integers(0, world.num_actions, (steps, world.num_envs))
     first = world.reset(seed)
-    return first, actions, Turn(*map(np.stack, zip(*(world.step(action) for action in actions), strict=True)))
+    return first, actions, VectorStep(*map(np.stack, zip(*(world.step(action) for action in actions), strict=True)))
 
 
 def assert_same(one, other):
@@ -62,7 +62,7 @@ def test_a_compiled_world_is_the_environment_stepped_by_hand(env):
         np.testing.assert_allclose(first[i], seen, rtol=1e-5, atol=1e-6)
         over = False
         for t in range(24):
-            row = Turn(*(part[t, i] for part in turns))
+            row = VectorStep(*(part[t, i] for part in turns))
             if over:  # the step that only shows the next episode's start: no step of the environment
                 np.testing.assert_allclose(row.obs, seen, rtol=1e-5, atol=1e-6)
                 assert (row.reward, row.terminated, row.truncated) == (0, False, False)

@@ -5,10 +5,10 @@ import pytest
 
 from priorax import Explorer, train
 from priorax.agents import settings
-from priorax.envs.worlds import make_world
-from priorax.loops.asking import parse_changes
-from priorax.loops.doubt import LEAST_UPDATES, Adviser, Doubt, better, measure
-from priorax.loops.scaling import episode_totals, propose, to_come
+from priorax.envs.registry import make_world
+from priorax.training.advice import LEAST_UPDATES, Adviser, Doubt, better, measure
+from priorax.training.prior_scale import episode_totals, propose, to_come
+from priorax.training.request import parse_changes
 
 FEW = {"num_members": 4, "lanes": 2, "batch_size": 8, "learn_after": 8, "widths": (8,), "capacity": 500}
 

@@ -8,10 +8,10 @@ import pytest
 
 from priorax.agents import QLearner
 from priorax.beliefs import Adam, Batch, Counts, Ensemble, ExactBayes, TableCount, plain_batch
-from priorax.envs.deep_sea import DeepSea
-from priorax.loops.compiled import Episode, Loop, episodes_to_learn, episodes_to_solve, live, run_chunk, start
+from priorax.envs.jax.deep_sea import DeepSea
 from priorax.networks import MLP, Table
 from priorax.replay import EnsembleBuffer, Transition
+from priorax.training.backends.scan import Episode, Loop, episodes_to_learn, episodes_to_solve, live, run_chunk, start
 
 KEY = jax.random.key(0)
 learn = eqx.filter_jit(lambda agent, state, key: agent.learn_from_buffer(state, key))

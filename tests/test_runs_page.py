@@ -11,11 +11,11 @@ from test_viewer import browser  # noqa: F401
 
 from priorax.agents import settings
 from priorax.cli import parse
-from priorax.loops.asking import parse_changes
-from priorax.loops.run_folder import as_json
-from priorax.loops.training import train
 from priorax.report.runs import command, find_runs, group_runs
 from priorax.report.runs_page import POINTS, write_report
+from priorax.training.folder import as_json
+from priorax.training.request import parse_changes
+from priorax.training.trainer import train
 
 FEW = {"num_members": 10, "capacity": 500, "batch_size": 32}
 EPISODES = {"bsp": 60, "eps_greedy": 12}

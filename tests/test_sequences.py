@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from priorax.replay import Moment, SequenceBuffer, SequenceSettings, sum_tree
+from priorax.replay import LaneStep, SequenceBuffer, SequenceSettings, sum_tree
 
 STREAMS = 3
 
@@ -26,7 +26,7 @@ class Record:
             ended = terminated | (acted & (rng.random(lanes) < 0.1))
             reward = np.where(acted, rng.normal(size=lanes), 0).astype(np.float32)
             mask = rng.random((lanes, STREAMS)) < 0.5
-            moment = Moment(frame, first, rng.integers(0, 4, lanes), reward, terminated | lost, ended, acted, mask)
+            moment = LaneStep(frame, first, rng.integers(0, 4, lanes), reward, terminated | lost, ended, acted, mask)
             self.moments.append(moment)
             first, over = over, ended
 
@@ -34,7 +34,7 @@ class Record:
         """Every transition with a whole return: by the number of its frame."""
         found = {}
         for lane in range(settings.num_lanes):
-            line = [Moment(*(None if part is None else part[lane] for part in moment)) for moment in self.moments]
+            line = [LaneStep(*(None if part is None else part[lane] for part in moment)) for moment in self.moments]
             for t, now in enumerate(line):
                 if not now.acted:
                     continue

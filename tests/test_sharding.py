@@ -8,13 +8,13 @@ import jax
 import pytest
 
 from priorax.agents import build, settings
-from priorax.distributed.sharding import spread_members
+from priorax.training.sharding import spread_members
 
 SCRIPT = """
 import jax, numpy as np
 from priorax.agents import build, settings
-from priorax.distributed.sharding import spread_members
-from priorax.loops.host import learn
+from priorax.training.sharding import spread_members
+from priorax.training.backends.host import learn
 from priorax.replay import Drawn
 
 assert len(jax.devices()) == 8

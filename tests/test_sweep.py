@@ -3,6 +3,7 @@
 import pytest
 
 from priorax import __version__
+from priorax.analysis.parallel import climb
 from priorax.experiments import (
     ablation,
     bsuite,
@@ -18,7 +19,6 @@ from priorax.experiments import (
 )
 from priorax.experiments.compare import compare
 from priorax.experiments.sweep import hours, task
-from priorax.loops.parallel import climb
 from priorax.report.rows import read_rows, write_rows
 
 SMALL = {"num_members": 10, "widths": (16,), "batch_size": 32, "capacity": 300}

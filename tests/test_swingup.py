@@ -5,10 +5,10 @@ import pytest
 from PIL import Image
 
 from priorax import train
+from priorax.analysis.record import load, record_in_mujoco
 from priorax.cli import main
-from priorax.envs.control import ControlCartpole
+from priorax.envs.host.control import ControlCartpole
 from priorax.experiments import bsuite_swingup, figure5, figure11, reproduce, swingup
-from priorax.loops.watching import load, record_in_mujoco
 from priorax.report.rows import read_rows
 
 SMALL = {"num_members": 3, "widths": (8,), "batch_size": 8, "capacity": 2000, "hold": 10}

@@ -11,7 +11,7 @@ from priorax import Explorer, train
 from priorax.agents import PSRL, RLSVI, UCRL, Tabular, build, settings
 from priorax.agents.tabular import Model, log_gamma
 from priorax.cli import main
-from priorax.envs.deep_sea import DeepSea
+from priorax.envs.jax.deep_sea import DeepSea
 from priorax.replay import Transition
 
 SIZE = 4

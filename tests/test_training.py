@@ -15,9 +15,9 @@ import pytest
 
 from priorax import Explorer, train
 from priorax.cli import main
-from priorax.loops import training
-from priorax.loops.run_folder import read_episodes
 from priorax.storage import BadFile
+from priorax.training import trainer as training
+from priorax.training.folder import read_episodes
 
 SMALL = {"num_members": 4, "widths": (8,), "batch_size": 16, "capacity": 300}
 RUN = {"agent": "bsp", "env": "deep_sea", "size": 5, "seed": 1, "changes": SMALL}

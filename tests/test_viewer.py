@@ -12,9 +12,9 @@ import time
 import numpy as np
 import pytest
 
-from priorax.loops.training import train
-from priorax.loops.viewing import Moment, Recording, moments_to_keep, record_deep_sea
+from priorax.analysis.exploration import EpisodeFrame, Exploration, moments_to_keep, record_deep_sea
 from priorax.report.viewer import write_playground, write_viewer
+from priorax.training.trainer import train
 
 SIZE, SEED, EPISODES = 5, 3, 60
 CHANGES = {"num_members": 4, "capacity": 1000, "batch_size": 64}
@@ -152,9 +152,9 @@ def invented(size, members, frames):
     for i in range(frames):
         values = random.standard_normal((members, cells))
         path, visits = np.arange(size), random.integers(0, 900, cells)
-        moments.append(Moment(i + 1, 0, path, False, visits, values[0], values, values.mean(0), values.std(0)))
+        moments.append(EpisodeFrame(i + 1, 0, path, False, visits, values[0], values, values.mean(0), values.std(0)))
     none = np.zeros(2000, bool)
-    return Recording("bsp", "tuned", size, 0, members, None, values, none, np.full(2000, cells), moments)
+    return Exploration("bsp", "tuned", size, 0, members, None, values, none, np.full(2000, cells), moments)
 
 
 def test_a_recording_is_the_run_that_train_does(recordings):

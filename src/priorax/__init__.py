@@ -8,10 +8,10 @@ from priorax.version import __version__
 if TYPE_CHECKING:
     from priorax.estimators import PriorEnsembleClassifier, PriorEnsembleRegressor
     from priorax.fitting import fit
-    from priorax.loops.explorer import Explorer
-    from priorax.loops.policy import load
-    from priorax.loops.training import train
     from priorax.storage import save
+    from priorax.training.explorer import Explorer
+    from priorax.training.policy import load
+    from priorax.training.trainer import train
 
 __all__ = [
     "Explorer",
@@ -25,13 +25,13 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Explorer": "loops.explorer",
+    "Explorer": "training.explorer",
     "PriorEnsembleClassifier": "estimators",
     "PriorEnsembleRegressor": "estimators",
     "fit": "fitting",
-    "load": "loops.policy",
+    "load": "training.policy",
     "save": "storage",
-    "train": "loops.training",
+    "train": "training.trainer",
 }
 
 

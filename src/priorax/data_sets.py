@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from priorax.beliefs.base import Batch, Belief, State
+from priorax.beliefs.base import Batch, Belief, BeliefState
 from priorax.beliefs.ensemble import Ensemble
 from priorax.checks import fraction
 from priorax.heads import Classes
@@ -38,7 +38,7 @@ class Data(eqx.Module):
 
 def form_data(
     belief: Belief,
-    state: State,
+    state: BeliefState,
     x: Any,
     y: Any,
     *,
@@ -87,7 +87,7 @@ def form_data(
 @eqx.filter_jit
 def _assemble(
     belief: Belief,
-    state: State,
+    state: BeliefState,
     noise: Noise,
     key: PRNGKeyArray,
     x: Any,
@@ -114,7 +114,9 @@ def _assemble(
     )
 
 
-def _prior_values(belief: Belief, state: State, x: Any, size: int) -> Float[Array, "row stream output prior"] | None:
+def _prior_values(
+    belief: Belief, state: BeliefState, x: Any, size: int
+) -> Float[Array, "row stream output prior"] | None:
     if not isinstance(belief, Ensemble):
         return None
 

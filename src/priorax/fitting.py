@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from priorax.beliefs import ENSEMBLES
-from priorax.beliefs.base import Belief, State, Wrapper
+from priorax.beliefs.base import Belief, BeliefState, Wrapper
 from priorax.checks import NonFinite, positive_int
 from priorax.data_sets import Data, checked, form_data, full_batch, in_row_chunks, minibatch, split_rows
 from priorax.heads import Classes
@@ -31,7 +31,7 @@ DRAWS = 20
 class Fit(NamedTuple):
     """What fitting gives."""
 
-    state: State
+    state: BeliefState
     losses: Float[np.ndarray, "step stream"]
     stopped_early: bool
 
@@ -106,14 +106,14 @@ def fit(
         )
 
 
-def start(belief: Belief, key: PRNGKeyArray, x: Any) -> State:
+def start(belief: Belief, key: PRNGKeyArray, x: Any) -> BeliefState:
     """The state before training, for inputs like those of x [n, ...]."""
     return _init(belief, key, jax.tree.map(lambda leaf: np.asarray(leaf)[0], x))
 
 
 def train(
     belief: Belief,
-    state: State,
+    state: BeliefState,
     data: Data,
     *,
     key: PRNGKeyArray,
@@ -151,29 +151,29 @@ def train(
 
 
 @jax.jit
-def _init(belief: Belief, key: PRNGKeyArray, x: Any) -> State:
+def _init(belief: Belief, key: PRNGKeyArray, x: Any) -> BeliefState:
     return belief.init(key, x)
 
 
 @jax.jit
-def _observe(belief: Belief, state: State, data: Data) -> State:
+def _observe(belief: Belief, state: BeliefState, data: Data) -> BeliefState:
     return belief.observe(state, full_batch(data, normalise=False))
 
 
 @functools.partial(jax.jit, static_argnames=("size", "own_batches"))
 def _run(
     belief: Belief,
-    state: State,
+    state: BeliefState,
     data: Data,
     key: PRNGKeyArray,
     first: int | Int[Array, ""],
     length: int | Int[Array, ""],
     size: int | None,
     own_batches: bool,
-) -> tuple[State, Float[Array, "step stream"]]:
+) -> tuple[BeliefState, Float[Array, "step stream"]]:
     """`length` steps from step `first` on. Step t depends on (key, t) only, so chunks can be cut anywhere."""
 
-    def body(i: Array, carry: tuple[State, Array]) -> tuple[State, Array]:
+    def body(i: Array, carry: tuple[BeliefState, Array]) -> tuple[BeliefState, Array]:
         state, losses = carry
         key_rows, key_update = jax.random.split(jax.random.fold_in(key, first + i))
         batch = full_batch(data) if size is None else minibatch(data, key_rows, size, own_batches)
@@ -184,7 +184,7 @@ def _run(
 
 
 @jax.jit
-def _held_loss(belief: Belief, state: State, held: Data, key: PRNGKeyArray) -> Float[Array, ""]:
+def _held_loss(belief: Belief, state: BeliefState, held: Data, key: PRNGKeyArray) -> Float[Array, ""]:
     """The mean weighted loss of the belief's prediction as a whole, with the same draws at every call."""
     draws = jax.random.split(key, _num_draws(belief))
 

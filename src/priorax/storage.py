@@ -30,7 +30,7 @@ from safetensors import safe_open
 from safetensors.numpy import save as to_bytes
 
 from priorax import beliefs, heads, networks, noise, priors
-from priorax.beliefs import Belief, State
+from priorax.beliefs import Belief, BeliefState
 
 VERSION = 1
 
@@ -172,13 +172,13 @@ def parse_json(path: Path | str, text: str | bytes) -> Any:
         return json.loads(text, parse_int=whole, parse_float=real, parse_constant=real)
 
 
-def save(path: Path | str, belief: Belief, state: State, x: Any) -> None:
+def save(path: Path | str, belief: Belief, state: BeliefState, x: Any) -> None:
     """Save a belief and its state; x is one example input, which fixes the shapes."""
     spec = jax.tree.map(lambda leaf: {"shape": list(np.shape(leaf)), "dtype": str(jnp.asarray(leaf).dtype)}, x)
     write(path, Content("belief", {"belief": describe(belief), "x": spec}, state_arrays(state)))
 
 
-def load(path: Path | str, **own: Any) -> tuple[Belief, State]:
+def load(path: Path | str, **own: Any) -> tuple[Belief, BeliefState]:
     """Load a belief and its state. Parts that are your own code are not in the file: pass them by field name, as in
     `load(path, network=module(make))`.
 
@@ -230,7 +230,7 @@ def restore_tree(shape: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     return jax.tree.unflatten(jax.tree.structure(shape), found)
 
 
-def state_arrays(state: State) -> dict[str, np.ndarray]:
+def state_arrays(state: BeliefState) -> dict[str, np.ndarray]:
     """A belief's state by name, for a file; what is not finite is refused here, as `restore_state` would."""
     arrays = tree_arrays(state)
     for name, array in arrays.items():
@@ -241,7 +241,7 @@ def state_arrays(state: State) -> dict[str, np.ndarray]:
     return arrays
 
 
-def restore_state(belief: Belief, x: Any, arrays: Mapping[str, np.ndarray]) -> State:
+def restore_state(belief: Belief, x: Any, arrays: Mapping[str, np.ndarray]) -> BeliefState:
     """The state with that belief's structure and those leaves, all of them finite; x is one example input, or its
     shape. That the belief can be drawn from is made sure by shapes alone: nothing is computed."""
     key = jax.random.key(0)

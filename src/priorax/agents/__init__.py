@@ -2,8 +2,8 @@
 
 from priorax.agents.base import Agent
 from priorax.agents.building import build, check_members_differ, nearby
-from priorax.agents.named import AGENTS, PRESETS, Settings, known_agent, settings
 from priorax.agents.q_learner import AgentState, QLearner
+from priorax.agents.registry import AGENTS, PRESETS, Settings, known_agent, settings
 from priorax.agents.tabular import PSRL, RLSVI, UCRL, Tabular
 
 __all__ = [

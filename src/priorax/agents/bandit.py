@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from priorax.beliefs import Batch, Method, State, ensemble_of
+from priorax.beliefs import Batch, BeliefState, Method, ensemble_of
 from priorax.checks import positive_int
 from priorax.noise import online
 
@@ -40,10 +40,10 @@ class Seen(NamedTuple):
     """Prior values: they never change, so they are computed once."""
 
 
-class Learner(NamedTuple):
+class SamplerState(NamedTuple):
     """What a belief's sampler carries."""
 
-    belief: State
+    belief: BeliefState
     seen: Seen | None
     """All rewards, to draw minibatches from; none where observing a reward is learning it."""
     time: Int[Array, ""]
@@ -75,7 +75,7 @@ def belief_sampler(method: Method, steps: int, batch_size: int = 64, updates: in
         shift = noise.shift(key_shift, 1, 1)
         return noise.weights(key_weight, 1)[0], reward if shift is None else reward + shift[0, 0]
 
-    def see(state: State, key: PRNGKeyArray, x: Array, reward: Array) -> Seen:
+    def see(state: BeliefState, key: PRNGKeyArray, x: Array, reward: Array) -> Seen:
         weight, target = jax.vmap(lambda key: perturbed(key, reward))(jax.random.split(key, streams))
         members = ensemble_of(belief)
         prior = None if members is None else members.prior_values(state, x[None])
@@ -86,32 +86,32 @@ def belief_sampler(method: Method, steps: int, batch_size: int = 64, updates: in
         prior = None if seen.prior is None else jnp.moveaxis(seen.prior, 1, 0)
         return Batch(seen.x, target, seen.weight.T, jnp.ones(streams) * count, prior=prior, shared=True)
 
-    def init(key: PRNGKeyArray, arms: Array) -> Learner:
+    def init(key: PRNGKeyArray, arms: Array) -> SamplerState:
         state = belief.init(key, arms[0])
         if not belief.by_gradient:
-            return Learner(state, None, jnp.zeros((), int))
+            return SamplerState(state, None, jnp.zeros((), int))
         example = jax.eval_shape(see, state, key, arms[0], jnp.zeros(()))
         seen = jax.tree.map(lambda leaf: jnp.zeros((steps, *leaf.shape), leaf.dtype), example)
-        return Learner(state, seen, jnp.zeros((), int))
+        return SamplerState(state, seen, jnp.zeros((), int))
 
-    def values(learner: Learner, key: PRNGKeyArray, arms: Array) -> Array:
+    def values(learner: SamplerState, key: PRNGKeyArray, arms: Array) -> Array:
         index = belief.draw(learner.belief, key)
         return jax.vmap(lambda arm: belief.value(learner.belief, index, arm)[0])(arms)
 
-    def update(learner: Learner, key: PRNGKeyArray, arms: Array, arm: Array, reward: Array) -> Learner:
+    def update(learner: SamplerState, key: PRNGKeyArray, arms: Array, arm: Array, reward: Array) -> SamplerState:
         key_noise, key_learn = jax.random.split(key)
         new = see(learner.belief, key_noise, arms[arm], reward)
         state = belief.observe(learner.belief, batch_of(jax.tree.map(lambda leaf: leaf[None], new), jnp.ones(())))
         if learner.seen is None:
-            return Learner(state, None, learner.time + 1)
+            return SamplerState(state, None, learner.time + 1)
         full = f"this sampler was made for steps={steps} rewards, and this is one more; make it for more steps"
         time = eqx.error_if(learner.time, learner.time >= steps, full)
         seen = jax.tree.map(lambda all_, one: all_.at[time].set(one), learner.seen, new)
         for key_update in jax.random.split(key_learn, updates):
             state = learn(state, seen, time + 1, key_update)
-        return Learner(state, seen, time + 1)
+        return SamplerState(state, seen, time + 1)
 
-    def learn(state: State, seen: Seen, time: Array, key: PRNGKeyArray) -> State:
+    def learn(state: BeliefState, seen: Seen, time: Array, key: PRNGKeyArray) -> BeliefState:
         key_rows, key_update = jax.random.split(key)
         rows = jax.random.randint(key_rows, (batch_size,), 0, time)
         return belief.update(state, batch_of(jax.tree.map(lambda leaf: leaf[rows], seen), time), key_update)[0]

@@ -10,13 +10,14 @@ from jaxtyping import Array
 
 from priorax.agents.base import Agent
 from priorax.agents.d4pg import D4PG
-from priorax.agents.named import BELIEFS, HEADS, PLANNERS, PRIORS, TORSOS, Settings
 from priorax.agents.q_learner import QLearner
+from priorax.agents.registry import BELIEFS, HEADS, PLANNERS, PRIORS, TORSOS, Settings
 from priorax.agents.tabular import PSRL, RLSVI, UCRL, Planner, Tabular
 from priorax.beliefs import (
     L2,
     Adam,
     Belief,
+    BeliefState,
     Counts,
     Density,
     Dropout,
@@ -26,7 +27,6 @@ from priorax.beliefs import (
     Outcomes,
     RMSProp,
     SharedTorso,
-    State,
     TableCount,
     bayes_by_backprop,
     belief_values,
@@ -261,7 +261,7 @@ def nearby(obs: Any, count: int = 8) -> Any:
     return jax.tree.map(around, obs)
 
 
-def check_members_differ(agent: QLearner, state: State, obs: Any) -> None:
+def check_members_differ(agent: QLearner, state: BeliefState, obs: Any) -> None:
     """Refuse an ensemble whose members, or whose priors, are all the same function: it would explore like one network.
 
     `obs`: a batch of observations to look at. Every run begins with it.
@@ -275,5 +275,5 @@ def check_members_differ(agent: QLearner, state: State, obs: Any) -> None:
 
 
 @eqx.filter_jit
-def _functions(belief: Ensemble | SharedTorso, state: State, obs: Any) -> tuple[Array, Array | None]:
+def _functions(belief: Ensemble | SharedTorso, state: BeliefState, obs: Any) -> tuple[Array, Array | None]:
     return belief_values(belief, state, jax.random.key(0), obs), belief.prior_values(state, obs)

@@ -15,10 +15,10 @@ from priorax.beliefs import (
     ENSEMBLES,
     Batch,
     Belief,
+    BeliefState,
     Counts,
     Ensemble,
     Info,
-    State,
     belief_values,
     greedy_backup,
     plain_batch,
@@ -59,7 +59,7 @@ class Sampled(NamedTuple):
 class AgentState(NamedTuple):
     """What an agent carries."""
 
-    belief: State
+    belief: BeliefState
     target: PyTree
     """The target network's parameters, none where they are always the online ones (period 1). Priors are not in it, so
     online and target share them."""
@@ -294,7 +294,7 @@ class QLearner(eqx.Module):
         whole = step._replace(reward=reward, next_obs=end.transition.next_obs, terminated=end.transition.terminated)
         return whole, first.prior, end.next_prior, discount
 
-    def _stored(self, belief: State, transition: Transition) -> Stored:
+    def _stored(self, belief: BeliefState, transition: Transition) -> Stored:
         if self.n_step == 1:
             transition = transition._replace(ended=None)
         if not isinstance(self.belief, ENSEMBLES) or self.belief.prior is None or isinstance(self.belief.prior, TABLES):
@@ -304,7 +304,7 @@ class QLearner(eqx.Module):
         assert values is not None
         return Stored(transition, values[:, 0], values[:, 1])
 
-    def bonus(self, belief: State, obs: Any, axes: int = 1) -> Array:
+    def bonus(self, belief: BeliefState, obs: Any, axes: int = 1) -> Array:
         """What a belief that counts pays at observations behind so many axes."""
         counts = self.belief
         assert isinstance(counts, Counts)

@@ -17,9 +17,9 @@ from priorax.beliefs.base import (
     Adam,
     Batch,
     Belief,
+    BeliefState,
     Info,
     RMSProp,
-    State,
     draw_values,
     greedy_backup,
     plain_batch,
@@ -44,6 +44,7 @@ __all__ = [
     "Adam",
     "Batch",
     "Belief",
+    "BeliefState",
     "Counts",
     "Density",
     "Dropout",
@@ -58,7 +59,6 @@ __all__ = [
     "Outcomes",
     "RMSProp",
     "SharedTorso",
-    "State",
     "TableCount",
     "bayes_by_backprop",
     "belief_values",
@@ -133,7 +133,7 @@ def method(name: str, **settings: Any) -> Method:
 
 
 def spread(
-    belief: Belief, state: State, key: PRNGKeyArray, x: Any, num_draws: int = 100
+    belief: Belief, state: BeliefState, key: PRNGKeyArray, x: Any, num_draws: int = 100
 ) -> Float[Array, "batch output"]:
     """How uncertain the belief says it is at a batch of inputs: the standard deviation over draws; for counts, which
     do not draw, the bonus; for an ensemble, over its members, each once."""
@@ -143,11 +143,11 @@ def spread(
     return jnp.std(belief_values(belief, state, key, x, num_draws), axis=0)
 
 
-def _bonus(belief: Counts, state: State, x: Any) -> Float[Array, "batch 1"]:
+def _bonus(belief: Counts, state: BeliefState, x: Any) -> Float[Array, "batch 1"]:
     return jax.vmap(lambda row: belief.bonus(state, row))(x)[:, None]
 
 
-def belief_values(belief: Belief, state: State, key: PRNGKeyArray, x: Any, num_draws: int = 100) -> Array:
+def belief_values(belief: Belief, state: BeliefState, key: PRNGKeyArray, x: Any, num_draws: int = 100) -> Array:
     """Functions of the belief on a batch of inputs: all members of an ensemble, else `num_draws` draws. Where it counts
     they have their bonus."""
     if isinstance(belief, Counts):

@@ -1,11 +1,11 @@
 """What a belief is: something you update with data and draw a whole function from.
 
-    init(key, x)                    -> State           x: one example input
+    init(key, x)                    -> BeliefState           x: one example input
     draw(state, key)                -> index           a member, a dropout mask, a noise sample
     value(state, index, x)          -> one number per output: the drawn function at ONE input
     forward(state, key, x, prior)   -> what training sees: outputs of every stream on a batch
-    observe(state, batch)           -> State           each example exactly once: counts, Gram matrices
-    update(state, batch, key)       -> State, Info     one gradient step on a (re)played batch
+    observe(state, batch)           -> BeliefState           each example exactly once: counts, Gram matrices
+    update(state, batch, key)       -> BeliefState, Info     one gradient step on a (re)played batch
 
 All are pure, and can be jitted and vmapped. A *stream* is one perturbed copy of the data: there are K for an
 ensemble and one for everything else. `forward` also serves targets (on `state._replace(params=target_params)`):
@@ -99,7 +99,7 @@ class RMSProp(eqx.Module):
         return _clipped(optax.rmsprop(self.learning_rate, self.decay, self.eps, centered=True), self.clip)
 
 
-class Given(eqx.Module):
+class GivenOptimizer(eqx.Module):
     """A user's own optax transformation: code, not numbers, so it is static."""
 
     transformation: optax.GradientTransformation = eqx.field(static=True)
@@ -115,7 +115,7 @@ class Given(eqx.Module):
 
 def as_optimizer(optimizer: Any) -> Any:
     """`Adam` or `RMSProp` as it is; any optax transformation as one that jax takes apart no further."""
-    return optimizer if isinstance(optimizer, eqx.Module) else Given(optimizer)
+    return optimizer if isinstance(optimizer, eqx.Module) else GivenOptimizer(optimizer)
 
 
 def _rate(name: str, value: object) -> float:
@@ -127,7 +127,7 @@ def _clipped(steps: optax.GradientTransformation, clip: float | None) -> optax.G
     return steps if clip is None else optax.chain(optax.clip_by_global_norm(clip), steps)
 
 
-class State(NamedTuple):
+class BeliefState(NamedTuple):
     """What a belief carries. `frozen` is out of every optimiser's and target copy's reach."""
 
     params: PyTree
@@ -182,14 +182,14 @@ class Belief(Protocol):
     def num_streams(self) -> int: ...
     @property
     def by_gradient(self) -> bool: ...
-    def init(self, key: PRNGKeyArray, x: Any) -> State: ...
-    def draw(self, state: State, key: PRNGKeyArray) -> PyTree: ...
-    def value(self, state: State, index: PyTree, x: Any) -> Float[Array, " output"]: ...
+    def init(self, key: PRNGKeyArray, x: Any) -> BeliefState: ...
+    def draw(self, state: BeliefState, key: PRNGKeyArray) -> PyTree: ...
+    def value(self, state: BeliefState, index: PyTree, x: Any) -> Float[Array, " output"]: ...
     def forward(
-        self, state: State, key: PRNGKeyArray, x: Any, prior: Array | None = None, shared: bool = False
+        self, state: BeliefState, key: PRNGKeyArray, x: Any, prior: Array | None = None, shared: bool = False
     ) -> Float[Array, "stream batch output size"]: ...
-    def observe(self, state: State, batch: Batch) -> State: ...
-    def update(self, state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Info]: ...
+    def observe(self, state: BeliefState, batch: Batch) -> BeliefState: ...
+    def update(self, state: BeliefState, batch: Batch, key: PRNGKeyArray) -> tuple[BeliefState, Info]: ...
 
 
 def check_number(check: Callable[[str, object], float], name: str, value: Any) -> None:
@@ -269,17 +269,17 @@ def stream_losses(head: Head, out: Array, batch: Batch) -> Float[Array, " stream
 
 
 @runtime_checkable
-class Learner(Protocol):
+class GradientBelief(Protocol):
     """A belief that learns by gradient: it says what each stream minimises."""
 
     @property
     def optimizer(self) -> Optimizer: ...
-    def losses(self, state: State, batch: Batch, key: PRNGKeyArray) -> Float[Array, " stream"]: ...
+    def losses(self, state: BeliefState, batch: Batch, key: PRNGKeyArray) -> Float[Array, " stream"]: ...
 
 
 def gradient_step(
-    belief: Learner, state: State, batch: Batch, key: PRNGKeyArray, per_stream: bool = False
-) -> tuple[State, Info]:
+    belief: GradientBelief, state: BeliefState, batch: Batch, key: PRNGKeyArray, per_stream: bool = False
+) -> tuple[BeliefState, Info]:
     """One optimiser step on the streams' losses. `per_stream`: params have a leading stream axis, and the optimiser
     sees each stream apart, so that even a gradient clip does not couple members."""
 
@@ -339,16 +339,16 @@ class Wrapper(eqx.Module):
         return self.base.by_gradient
 
     def forward(
-        self, state: State, key: PRNGKeyArray, x: Any, prior: Array | None = None, shared: bool = False
+        self, state: BeliefState, key: PRNGKeyArray, x: Any, prior: Array | None = None, shared: bool = False
     ) -> Float[Array, "stream batch output size"]:
         return self.base.forward(state, key, x, prior, shared)
 
-    def update(self, state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Info]:
+    def update(self, state: BeliefState, batch: Batch, key: PRNGKeyArray) -> tuple[BeliefState, Info]:
         return self.base.update(state, batch, key)
 
 
 def draw_values(
-    belief: Belief, state: State, key: PRNGKeyArray, x: Any, num_draws: int
+    belief: Belief, state: BeliefState, key: PRNGKeyArray, x: Any, num_draws: int
 ) -> Float[Array, "draw batch output"]:
     """Whole functions drawn from the belief, evaluated on a batch of inputs."""
     index = jax.vmap(lambda k: belief.draw(state, k))(jax.random.split(key, num_draws))

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Integer, Num, PRNGKeyArray, PyTree
 
-from priorax.beliefs.base import Batch, Belief, State, Wrapper, check_number
+from priorax.beliefs.base import Batch, Belief, BeliefState, Wrapper, check_number
 from priorax.checks import non_negative, positive, positive_int
 
 
@@ -187,20 +187,20 @@ class Counts(Wrapper):
                 "use one that learns by gradient, such as Ensemble(num_members=1)"
             )
 
-    def init(self, key: PRNGKeyArray, x: Any) -> State:
+    def init(self, key: PRNGKeyArray, x: Any) -> BeliefState:
         return self.base.init(key, x)._replace(aux=self.density.init(x))
 
-    def draw(self, state: State, key: PRNGKeyArray) -> PyTree:
+    def draw(self, state: BeliefState, key: PRNGKeyArray) -> PyTree:
         return self.base.draw(state, key)
 
-    def bonus(self, state: State, x: Any) -> Float[Array, ""]:
+    def bonus(self, state: BeliefState, x: Any) -> Float[Array, ""]:
         """bonus_scale / sqrt(count of x), the count before this visit."""
         return self.bonus_scale / jnp.sqrt(jnp.maximum(self.density.count(state.aux, x), self.first_count))
 
-    def value(self, state: State, index: PyTree, x: Any) -> Float[Array, " output"]:
+    def value(self, state: BeliefState, index: PyTree, x: Any) -> Float[Array, " output"]:
         return self.base.value(state, index, x) + self.bonus(state, x)
 
-    def observe(self, state: State, batch: Batch) -> State:
+    def observe(self, state: BeliefState, batch: Batch) -> BeliefState:
         """Count each example once."""
         rows = batch.x if batch.shared else jax.tree.map(lambda leaf: leaf[0], batch.x)
         return state._replace(aux=self.density.add(state.aux, rows, batch.weight[0]))

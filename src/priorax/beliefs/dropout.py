@@ -12,9 +12,9 @@ from priorax.beliefs.base import (
     L2,
     Adam,
     Batch,
+    BeliefState,
     Info,
     Optimizer,
-    State,
     as_optimizer,
     check_number,
     gradient_step,
@@ -55,16 +55,16 @@ class Dropout(eqx.Module):
     def by_gradient(self) -> bool:
         return True
 
-    def init(self, key: PRNGKeyArray, x: Any) -> State:
+    def init(self, key: PRNGKeyArray, x: Any) -> BeliefState:
         if not isinstance(self.network, MLP | Table) or not self.network.widths:
             raise ValueError(f"network={self.network!r} has no hidden layer to drop units of; pass MLP((20, 20))")
         key_net, key_anchor = jax.random.split(key)
         num_out = self.num_outputs * self.head.size
         params = self.network.init(key_net, x, num_out)
         anchor = () if self.l2 is None else self.l2.anchor(self.network, key_anchor, x, num_out, params)
-        return State(params, anchor, self.optimizer.init(params))
+        return BeliefState(params, anchor, self.optimizer.init(params))
 
-    def draw(self, state: State, key: PRNGKeyArray) -> tuple[Float[Array, " unit"], ...]:
+    def draw(self, state: BeliefState, key: PRNGKeyArray) -> tuple[Float[Array, " unit"], ...]:
         """A mask for every hidden layer."""
         widths = self.network.widths
         kept = jax.random.bernoulli(key, self.p_keep, (sum(widths),)) / self.p_keep
@@ -74,25 +74,25 @@ class Dropout(eqx.Module):
         """The network under one mask at ONE input."""
         return shape_output(self.network.apply(params, x, masks), self.num_outputs, self.head.size)
 
-    def value(self, state: State, index: tuple[Array, ...], x: Any) -> Float[Array, " output"]:
+    def value(self, state: BeliefState, index: tuple[Array, ...], x: Any) -> Float[Array, " output"]:
         return values_of(self.head, self.output(state.params, index, x))
 
     def forward(
-        self, state: State, key: PRNGKeyArray, x: Any, prior: Array | None = None, shared: bool = False
+        self, state: BeliefState, key: PRNGKeyArray, x: Any, prior: Array | None = None, shared: bool = False
     ) -> Float[Array, "stream batch output size"]:
         rows = x if shared else jax.tree.map(lambda leaf: leaf[0], x)
         keys = jax.random.split(key, jax.tree.leaves(rows)[0].shape[0])
         masks = jax.vmap(lambda k: self.draw(state, k))(keys)
         return jax.vmap(lambda m, row: self.output(state.params, m, row))(masks, rows)[None]
 
-    def observe(self, state: State, batch: Batch) -> State:
+    def observe(self, state: BeliefState, batch: Batch) -> BeliefState:
         return state
 
-    def losses(self, state: State, batch: Batch, key: PRNGKeyArray) -> Float[Array, " stream"]:
+    def losses(self, state: BeliefState, batch: Batch, key: PRNGKeyArray) -> Float[Array, " stream"]:
         losses = stream_losses(self.head, self.forward(state, key, batch.x, None, batch.shared), batch)
         if self.l2 is None:
             return losses
         return losses + self.l2.penalty(state.params, state.frozen, batch.count[0], reading="coefficient")
 
-    def update(self, state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Info]:
+    def update(self, state: BeliefState, batch: Batch, key: PRNGKeyArray) -> tuple[BeliefState, Info]:
         return gradient_step(self, state, batch, key)

@@ -16,9 +16,9 @@ from priorax.beliefs.base import (
     L2,
     Adam,
     Batch,
+    BeliefState,
     Info,
     Optimizer,
-    State,
     as_optimizer,
     check_number,
     check_output,
@@ -99,13 +99,13 @@ class Ensemble(eqx.Module):
     def by_gradient(self) -> bool:
         return True
 
-    def init(self, key: PRNGKeyArray, x: Any) -> State:
+    def init(self, key: PRNGKeyArray, x: Any) -> BeliefState:
         """K members and their priors, from K independent keys; x is one example input."""
         params, frozen = jax.vmap(lambda k: self._init_member(k, x))(jax.random.split(key, self.num_members))
         if self.is_sparse:
             params = sparse_params(params, self.sparse_rows == "shared")
-            return State(params, frozen, jax.vmap(self.optimizer.init)(params.rest))
-        return State(params, frozen, jax.vmap(self.optimizer.init)(params))
+            return BeliefState(params, frozen, jax.vmap(self.optimizer.init)(params.rest))
+        return BeliefState(params, frozen, jax.vmap(self.optimizer.init)(params))
 
     def _init_member(self, key: PRNGKeyArray, x: Any) -> tuple[PyTree, Frozen]:
         key_net, key_prior, key_anchor = jax.random.split(key, 3)
@@ -121,7 +121,7 @@ class Ensemble(eqx.Module):
         anchor = () if self.l2 is None else self.l2.anchor(self.network, key_anchor, x, num_out, params)
         return params, Frozen(prior, anchor, buffers)
 
-    def draw(self, state: State, key: PRNGKeyArray) -> Int[Array, ""]:
+    def draw(self, state: BeliefState, key: PRNGKeyArray) -> Int[Array, ""]:
         """A member, uniformly (the paper's j ~ Unif[1..K])."""
         return jax.random.randint(key, (), 0, self.num_members)
 
@@ -144,7 +144,7 @@ class Ensemble(eqx.Module):
         value = self.prior.apply(frozen.prior, x)
         return shape_output(jax.lax.stop_gradient(value), self.num_outputs, self.head.prior_size)
 
-    def prior_values(self, state: State, x: Any) -> Float[Array, "stream batch output prior"] | None:
+    def prior_values(self, state: BeliefState, x: Any) -> Float[Array, "stream batch output prior"] | None:
         """All members' priors on a shared batch of inputs, for `Batch.prior`."""
         if self.prior is None:
             return None
@@ -154,10 +154,10 @@ class Ensemble(eqx.Module):
 
         return jax.vmap(member, axis_size=self.num_members)(state.frozen)
 
-    def value(self, state: State, index: Int[Array, ""], x: Any) -> Float[Array, " output"]:
+    def value(self, state: BeliefState, index: Int[Array, ""], x: Any) -> Float[Array, " output"]:
         return values_of(self.head, self.member_output(state, index, x))
 
-    def member_output(self, state: State, index: Int[Array, ""], x: Any) -> Float[Array, "output size"]:
+    def member_output(self, state: BeliefState, index: Int[Array, ""], x: Any) -> Float[Array, "output size"]:
         """The member of that number at ONE input."""
         if isinstance(self.network, Table):  # one row of every member is less work than a copy of one member's table
             return self.forward(state, jax.random.key(0), x[None], shared=True)[index, 0]
@@ -165,7 +165,7 @@ class Ensemble(eqx.Module):
         return self.output(params, frozen, x)
 
     def forward(
-        self, state: State, key: PRNGKeyArray, x: Any, prior: Array | None = None, shared: bool = False
+        self, state: BeliefState, key: PRNGKeyArray, x: Any, prior: Array | None = None, shared: bool = False
     ) -> Float[Array, "stream batch output size"]:
         """Member k on stream k's inputs, or all members on the same ones."""
         if self.is_sparse:
@@ -177,17 +177,17 @@ class Ensemble(eqx.Module):
 
         return jax.vmap(member, in_axes=(0, 0, None if shared else 0, 0))(state.params, state.frozen, x, prior)
 
-    def observe(self, state: State, batch: Batch) -> State:
+    def observe(self, state: BeliefState, batch: Batch) -> BeliefState:
         return state
 
-    def losses(self, state: State, batch: Batch, key: PRNGKeyArray) -> Float[Array, " stream"]:
+    def losses(self, state: BeliefState, batch: Batch, key: PRNGKeyArray) -> Float[Array, " stream"]:
         """What each member minimises."""
         losses = stream_losses(self.head, self.forward(state, key, batch.x, batch.prior, batch.shared), batch)
         if self.l2 is not None:
             losses = losses + jax.vmap(self.l2.penalty)(state.params, state.frozen.anchor, batch.count)
         return losses
 
-    def update(self, state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Info]:
+    def update(self, state: BeliefState, batch: Batch, key: PRNGKeyArray) -> tuple[BeliefState, Info]:
         """One optimiser step of every member on its own stream."""
         if self.is_sparse:
             return self._sparse_update(state, batch)
@@ -220,7 +220,7 @@ class Ensemble(eqx.Module):
 
         return jax.vmap(member, in_axes=(0, 0, 0, None if shared else 0, 0))(rest, frozen, rows, x, prior)
 
-    def _sparse_update(self, state: State, batch: Batch) -> tuple[State, Info]:
+    def _sparse_update(self, state: BeliefState, batch: Batch) -> tuple[BeliefState, Info]:
         """The same step, on the rows of the batch and the layers behind them."""
         adam, params = self.optimizer, state.params
         assert isinstance(adam, Adam)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from priorax.beliefs.base import Batch, Info, State, check_number
+from priorax.beliefs.base import Batch, BeliefState, Info, check_number
 from priorax.checks import positive
 from priorax.heads import Head, Scalar
 
@@ -50,34 +50,34 @@ class ExactBayes(eqx.Module):
         check_number(positive, "prior_variance", self.prior_variance)
         check_number(positive, "noise_std", self.noise_std)
 
-    def init(self, key: PRNGKeyArray, x: Any) -> State:
+    def init(self, key: PRNGKeyArray, x: Any) -> BeliefState:
         dim = jax.eval_shape(self.features, x).size
         scale = 1 / jnp.sqrt(jnp.asarray(self.prior_variance, float))
         moment = jnp.full((dim, self.num_outputs), self.prior_mean * scale)
-        return State((), aux=Root(scale * jnp.eye(dim), moment))
+        return BeliefState((), aux=Root(scale * jnp.eye(dim), moment))
 
-    def posterior(self, state: State) -> tuple[Float[Array, "feature output"], Float[Array, "feature feature"]]:
+    def posterior(self, state: BeliefState) -> tuple[Float[Array, "feature output"], Float[Array, "feature feature"]]:
         """Mean and covariance of theta given the data: equation (3)."""
         root: Root = state.aux
         inverse = _solve(root.factor, jnp.eye(root.factor.shape[0]))
         return _solve(root.factor, root.moment), inverse @ inverse.T
 
-    def draw(self, state: State, key: PRNGKeyArray) -> Float[Array, "feature output"]:
+    def draw(self, state: BeliefState, key: PRNGKeyArray) -> Float[Array, "feature output"]:
         """theta, a sample of the posterior."""
         root: Root = state.aux
         return _solve(root.factor, root.moment + jax.random.normal(key, root.moment.shape))
 
-    def value(self, state: State, index: Float[Array, "feature output"], x: Any) -> Float[Array, " output"]:
+    def value(self, state: BeliefState, index: Float[Array, "feature output"], x: Any) -> Float[Array, " output"]:
         return self.features(x) @ index
 
     def forward(
-        self, state: State, key: PRNGKeyArray, x: Any, prior: Array | None = None, shared: bool = False
+        self, state: BeliefState, key: PRNGKeyArray, x: Any, prior: Array | None = None, shared: bool = False
     ) -> Float[Array, "stream batch output size"]:
         rows = x if shared else jax.tree.map(lambda leaf: leaf[0], x)
         theta = self.draw(state, key)
         return jax.vmap(lambda row: self.value(state, theta, row))(rows)[None, :, :, None]
 
-    def observe(self, state: State, batch: Batch) -> State:
+    def observe(self, state: BeliefState, batch: Batch) -> BeliefState:
         """Condition on a batch, in closed form."""
         rows = batch.x if batch.shared else jax.tree.map(lambda leaf: leaf[0], batch.x)
         phi = jax.vmap(self.features)(rows)
@@ -88,7 +88,7 @@ class ExactBayes(eqx.Module):
         both = jnp.linalg.qr(jnp.concatenate([before, new]), mode="r")[:dim]
         return state._replace(aux=Root(both[:, :dim], both[:, dim:]))
 
-    def update(self, state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Info]:
+    def update(self, state: BeliefState, batch: Batch, key: PRNGKeyArray) -> tuple[BeliefState, Info]:
         """Nothing is left to learn by gradient."""
         return state, Info(jnp.zeros(1))
 

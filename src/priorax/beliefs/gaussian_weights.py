@@ -16,9 +16,9 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from priorax.beliefs.base import (
     Adam,
     Batch,
+    BeliefState,
     Info,
     Optimizer,
-    State,
     as_optimizer,
     check_number,
     check_output,
@@ -83,7 +83,7 @@ class GaussianWeights(eqx.Module):
     def by_gradient(self) -> bool:
         return True
 
-    def init(self, key: PRNGKeyArray, x: Any) -> State:
+    def init(self, key: PRNGKeyArray, x: Any) -> BeliefState:
         num_out = self.num_outputs * self.head.size
         mean = self.network.init(key, x, num_out)
         check_output("network", self.network, mean, x, num_out)
@@ -91,7 +91,7 @@ class GaussianWeights(eqx.Module):
         if self.means == "fan_in":
             mean = self._by_fan_in(jax.random.fold_in(key, 1), mean)
         params = Posterior(mean, _by_layer(self._initial_spread, mean))
-        return State(params, buffers, self.optimizer.init(params))
+        return BeliefState(params, buffers, self.optimizer.init(params))
 
     def _by_fan_in(self, key: PRNGKeyArray, mean: PyTree) -> PyTree:
         """Its layers drawn anew."""
@@ -119,7 +119,7 @@ class GaussianWeights(eqx.Module):
     def _std(self, spread: Array) -> Array:
         return spread if self.kl_weight is None else jax.nn.softplus(spread)
 
-    def draw(self, state: State, key: PRNGKeyArray) -> PyTree:
+    def draw(self, state: BeliefState, key: PRNGKeyArray) -> PyTree:
         """The noise of every weight."""
         layers = jax.tree.leaves(state.params.mean, is_leaf=_is_layer)
         sizes = [sum(self._noise_sizes(layer)) for layer in layers]
@@ -140,23 +140,23 @@ class GaussianWeights(eqx.Module):
         leaves, tree = jax.tree.flatten(layer)
         return jax.tree.unflatten(tree, [part.reshape(leaf.shape) for part, leaf in zip(parts, leaves, strict=True)])
 
-    def output(self, state: State, noise: PyTree, x: Any) -> Float[Array, "output size"]:
+    def output(self, state: BeliefState, noise: PyTree, x: Any) -> Float[Array, "output size"]:
         """The network under one noise sample at ONE input."""
         sample = jax.tree.map(lambda m, s, e: m + self._std(s) * e, *state.params, noise)
         whole = eqx.combine(sample, state.frozen)
         return shape_output(self.network.apply(whole, x), self.num_outputs, self.head.size)
 
-    def value(self, state: State, index: PyTree, x: Any) -> Float[Array, " output"]:
+    def value(self, state: BeliefState, index: PyTree, x: Any) -> Float[Array, " output"]:
         return values_of(self.head, self.output(state, index, x))
 
     def forward(
-        self, state: State, key: PRNGKeyArray, x: Any, prior: Array | None = None, shared: bool = False
+        self, state: BeliefState, key: PRNGKeyArray, x: Any, prior: Array | None = None, shared: bool = False
     ) -> Float[Array, "stream batch output size"]:
         rows = x if shared else jax.tree.map(lambda leaf: leaf[0], x)
         noise = self.draw(state, key)
         return jax.vmap(lambda row: self.output(state, noise, row))(rows)[None]
 
-    def observe(self, state: State, batch: Batch) -> State:
+    def observe(self, state: BeliefState, batch: Batch) -> BeliefState:
         return state
 
     def kl(self, params: Posterior) -> Float[Array, ""]:
@@ -168,13 +168,13 @@ class GaussianWeights(eqx.Module):
 
         return sum(jax.tree.leaves(jax.tree.map(one, params.mean, params.spread)), jnp.zeros(()))
 
-    def losses(self, state: State, batch: Batch, key: PRNGKeyArray) -> Float[Array, " stream"]:
+    def losses(self, state: BeliefState, batch: Batch, key: PRNGKeyArray) -> Float[Array, " stream"]:
         losses = stream_losses(self.head, self.forward(state, key, batch.x, None, batch.shared), batch)
         if self.kl_weight is None:
             return losses
         return losses + self.kl_weight * self.kl(state.params) / jnp.maximum(batch.count, 1.0)
 
-    def update(self, state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Info]:
+    def update(self, state: BeliefState, batch: Batch, key: PRNGKeyArray) -> tuple[BeliefState, Info]:
         return gradient_step(self, state, batch, key)
 
 

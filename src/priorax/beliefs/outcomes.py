@@ -8,7 +8,7 @@ from typing import Any
 import jax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from priorax.beliefs.base import Batch, State, Wrapper
+from priorax.beliefs.base import Batch, BeliefState, Wrapper
 from priorax.beliefs.ensemble import Ensemble
 from priorax.beliefs.shared_torso import SharedTorso
 
@@ -19,17 +19,17 @@ class Outcomes(Wrapper):
     base: Ensemble | SharedTorso
     """Whose head is read."""
 
-    def init(self, key: PRNGKeyArray, x: Any) -> State:
+    def init(self, key: PRNGKeyArray, x: Any) -> BeliefState:
         return self.base.init(key, x)
 
-    def draw(self, state: State, key: PRNGKeyArray) -> PyTree:
+    def draw(self, state: BeliefState, key: PRNGKeyArray) -> PyTree:
         """A member and the quantile level of each output."""
         key_member, key_level = jax.random.split(key)
         return self.base.draw(state, key_member), jax.random.uniform(key_level, (self.num_outputs,))
 
-    def value(self, state: State, index: PyTree, x: Any) -> Float[Array, " output"]:
+    def value(self, state: BeliefState, index: PyTree, x: Any) -> Float[Array, " output"]:
         member, level = index
         return jax.vmap(self.head.quantile)(self.base.member_output(state, member, x), level)
 
-    def observe(self, state: State, batch: Batch) -> State:
+    def observe(self, state: BeliefState, batch: Batch) -> BeliefState:
         return self.base.observe(state, batch)

@@ -14,9 +14,9 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from priorax.beliefs.base import (
     Adam,
     Batch,
+    BeliefState,
     Info,
     Optimizer,
-    State,
     Wrapper,
     as_optimizer,
     gradient_step,
@@ -64,28 +64,28 @@ class SharedTorso(Wrapper):
     def prior_scale(self) -> float | Float[Array, ""]:
         return self.base.prior_scale
 
-    def init(self, key: PRNGKeyArray, x: Any) -> State:
+    def init(self, key: PRNGKeyArray, x: Any) -> BeliefState:
         """K members, a torso, a torso for the priors, from independent keys; x is one example input."""
         key_torso, key_prior, key_members = jax.random.split(key, 3)
         torso = self.torso.init(key_torso, x, self.num_features)
         prior = self.torso.init(key_prior, x, self.num_features) if self.base.prior is not None else ()
         members = self.base.init(key_members, jnp.zeros(self.num_features))
         params = Parts(torso, members.params)
-        return State(params, Parts(prior, members.frozen), self.optimizer.init(params))
+        return BeliefState(params, Parts(prior, members.frozen), self.optimizer.init(params))
 
-    def draw(self, state: State, key: PRNGKeyArray) -> Int[Array, ""]:
+    def draw(self, state: BeliefState, key: PRNGKeyArray) -> Int[Array, ""]:
         return self.base.draw(self._members(state), key)
 
-    def value(self, state: State, index: Int[Array, ""], x: Any) -> Float[Array, " output"]:
+    def value(self, state: BeliefState, index: Int[Array, ""], x: Any) -> Float[Array, " output"]:
         return values_of(self.head, self.member_output(state, index, x))
 
-    def member_output(self, state: State, index: Int[Array, ""], x: Any) -> Float[Array, "output size"]:
+    def member_output(self, state: BeliefState, index: Int[Array, ""], x: Any) -> Float[Array, "output size"]:
         """The member of that number at ONE input."""
         batch = jax.tree.map(lambda leaf: leaf[None], x)
         return self.forward(state, jax.random.key(0), batch, shared=True)[index, 0]  # members cost little beside it
 
     def forward(
-        self, state: State, key: PRNGKeyArray, x: Any, prior: Array | None = None, shared: bool = False
+        self, state: BeliefState, key: PRNGKeyArray, x: Any, prior: Array | None = None, shared: bool = False
     ) -> Float[Array, "stream batch output size"]:
         """Member k on stream k's inputs, or all members on the same ones."""
         axes = 1 if shared else 2
@@ -96,23 +96,23 @@ class SharedTorso(Wrapper):
             prior = self._prior_values(state, x, axes)
         return self.base.forward(self._members(state), key, features, prior, shared)
 
-    def prior_values(self, state: State, x: Any) -> Float[Array, "stream batch output prior"] | None:
+    def prior_values(self, state: BeliefState, x: Any) -> Float[Array, "stream batch output prior"] | None:
         """All members' priors on a shared batch of inputs, for `Batch.prior`."""
         return None if self.base.prior is None else self._prior_values(state, x, 1)
 
-    def observe(self, state: State, batch: Batch) -> State:
+    def observe(self, state: BeliefState, batch: Batch) -> BeliefState:
         return state
 
-    def losses(self, state: State, batch: Batch, key: PRNGKeyArray) -> Float[Array, " stream"]:
+    def losses(self, state: BeliefState, batch: Batch, key: PRNGKeyArray) -> Float[Array, " stream"]:
         """What each member minimises."""
         return stream_losses(self.head, self.forward(state, key, batch.x, batch.prior, batch.shared), batch)
 
-    def update(self, state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Info]:
+    def update(self, state: BeliefState, batch: Batch, key: PRNGKeyArray) -> tuple[BeliefState, Info]:
         """One optimiser step of the torso and every member."""
         return gradient_step(self, state, batch, key)
 
-    def _members(self, state: State) -> State:
-        return State(state.params.members, state.frozen.members)
+    def _members(self, state: BeliefState) -> BeliefState:
+        return BeliefState(state.params.members, state.frozen.members)
 
     def _features(self, torso: PyTree, x: Any, axes: int) -> Float[Array, "*axis feature"]:
         """The torso at inputs behind so many axes. Its features have a root mean square of one, so that a prior's scale
@@ -126,7 +126,7 @@ class SharedTorso(Wrapper):
             evaluate = jax.vmap(evaluate)
         return evaluate(x)
 
-    def _prior_values(self, state: State, x: Any, axes: int) -> Float[Array, "stream batch output prior"]:
+    def _prior_values(self, state: BeliefState, x: Any, axes: int) -> Float[Array, "stream batch output prior"]:
         features = jax.lax.stop_gradient(self._features(state.frozen.torso, x, axes))
         own = lambda frozen, rows: jax.vmap(lambda row: self.base.prior_value(frozen, row))(rows)  # noqa: E731
         return jax.vmap(own, in_axes=(0, None if axes == 1 else 0))(state.frozen.members, features)

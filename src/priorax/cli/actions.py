@@ -103,9 +103,9 @@ def _show(title: str, result: Any) -> int:
 def _scale(command: Scale) -> int:
     from priorax.agents import settings
     from priorax.checks import checked_seed
-    from priorax.envs.worlds import lives_on_host, make_world
-    from priorax.loops.asking import parse_changes, preset_for
-    from priorax.loops.scaling import propose, without_auto
+    from priorax.envs.registry import lives_on_host, make_world
+    from priorax.training.prior_scale import propose, without_auto
+    from priorax.training.request import parse_changes, preset_for
 
     checked_seed(command.seed)
     preset = command.preset or preset_for(command.env)
@@ -120,7 +120,7 @@ def _scale(command: Scale) -> int:
 
 
 def _inspect(command: Inspect) -> int:
-    from priorax.loops.inspecting import inspect
+    from priorax.analysis.inspect import inspect
     from priorax.model_folder import holds_model, inspect_model
 
     found = inspect_model(command.path) if holds_model(command.path) else inspect(command.path)
@@ -130,7 +130,7 @@ def _inspect(command: Inspect) -> int:
 
 def _bsuite(command: Bsuite) -> int:
     from priorax.experiments.bsuite_sweep import run_sweep, scores, summary
-    from priorax.loops.asking import parse_changes
+    from priorax.training.request import parse_changes
 
     with share_bar(f"{command.agent} on bsuite's {command.sweep}") as report:
         run_sweep(
@@ -175,7 +175,7 @@ def _watch(command: Watch) -> int:
 
 def _explore(command: Watch) -> int:
     """Train agents, and write a page on how they explored."""
-    from priorax.loops.viewing import record_deep_sea
+    from priorax.analysis.exploration import record_deep_sea
     from priorax.report.viewer import write_viewer
 
     agents = _names(command.agent)
@@ -199,11 +199,11 @@ def _explore(command: Watch) -> int:
 
 def _episode(command: Watch, run: Path) -> int:
     """An episode of what a run has learned."""
+    from priorax.analysis.record import load, record, record_in_gymnasium, record_in_mujoco
     from priorax.envs import GYMNASIUM
-    from priorax.envs.worlds import lives_on_host
-    from priorax.loops.run_folder import read_config
-    from priorax.loops.watching import load, record, record_in_gymnasium, record_in_mujoco
+    from priorax.envs.registry import lives_on_host
     from priorax.report.episodes import array_frames, cartpole_frames, draws, write_gif
+    from priorax.training.folder import read_config
 
     env = str(read_config(run).get("env"))
     if env.startswith(GYMNASIUM) and not command.mujoco:

@@ -14,11 +14,11 @@ def train(command: Train) -> int:
     """In the compiled loop, or on the host where the environment lives there."""
     import json
 
-    from priorax.envs.worlds import lives_on_host
-    from priorax.loops.asking import DEFAULT_EPISODES, DEFAULTS
-    from priorax.loops.run_folder import read_config
-    from priorax.loops.training import Progress
-    from priorax.loops.training import train as run
+    from priorax.envs.registry import lives_on_host
+    from priorax.training.folder import read_config
+    from priorax.training.request import DEFAULT_EPISODES, DEFAULTS
+    from priorax.training.trainer import Progress
+    from priorax.training.trainer import train as run
 
     before = read_config(command.resume) if command.resume else {}
     env = before.get("env", command.env)
@@ -73,7 +73,7 @@ def train(command: Train) -> int:
 
 def _tried(command: Train, before: Mapping[str, Any]) -> dict[str, Any]:
     """How often what is deployed is tried: as asked, or as before when the run goes on."""
-    from priorax.loops.evaluating import Evaluations
+    from priorax.training.evaluate import Evaluations
 
     names = Evaluations._fields
     tried = {name: getattr(command, name) for name in names if getattr(command, name) is not None}
@@ -96,7 +96,7 @@ def _evaluated(evaluation: float | None) -> str:
 
 def _asked(command: Any, defaults: Mapping[str, Any]) -> tuple[Path, dict[str, Any]]:
     """The folder of a run, and what is asked for there: anew, or as it was when the run goes on."""
-    from priorax.loops.asking import parse_changes, resumed
+    from priorax.training.request import parse_changes, resumed
 
     given = {name: getattr(command, name) for name in defaults if getattr(command, name) is not None}
     changes = parse_changes(command.set)
@@ -119,8 +119,8 @@ def _default_folder(asked: dict[str, Any]) -> Path:
 
 
 def _train_on_host(command: Train, before: dict[str, Any]) -> int:
-    from priorax.loops.evaluating import Evaluations
-    from priorax.loops.host_training import train_on_host
+    from priorax.training.evaluate import Evaluations
+    from priorax.training.host_training import train_on_host
 
     if str(before.get("env")).startswith("object:"):
         raise ValueError(f"{command.resume} was learned in an object; go on with priorax.Explorer.load(path, env=...)")
@@ -140,8 +140,8 @@ def _train_on_host(command: Train, before: dict[str, Any]) -> int:
 
 def apex(command: Apex) -> int:
     """On Ray."""
-    from priorax.distributed import run_apex
-    from priorax.loops.run_folder import read_config
+    from priorax.training.backends.ray import run_apex
+    from priorax.training.folder import read_config
 
     before = read_config(command.resume) if command.resume else {}
     actors, shards = command.actors or before.get("actors", 2), command.shards or before.get("shards", 1)
@@ -152,7 +152,7 @@ def _on_host(command: Any, run: Callable[..., Any], more: dict[str, Any]) -> int
     """Train from pixels, in this process or on a cluster."""
     import json
 
-    from priorax.loops.host_training import DEFAULT_STEPS, HOST_DEFAULTS, HostProgress
+    from priorax.training.host_training import DEFAULT_STEPS, HOST_DEFAULTS, HostProgress
 
     out, asked = _asked(command, {name: value for name, value in HOST_DEFAULTS.items() if hasattr(command, name)})
     shown = _shown(command)

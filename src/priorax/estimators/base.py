@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from priorax.beliefs import L2, Ensemble, State
+from priorax.beliefs import L2, BeliefState, Ensemble
 from priorax.beliefs.base import Adam
 from priorax.checks import non_negative, one_of, positive, positive_int
 from priorax.data_sets import form_data
@@ -39,7 +39,7 @@ OURS = (MLP, Table, Linear, RandomFourier, Constant)
 """Priors that see standardised X; any other is the user's own and sees X as it was given."""
 
 
-Compute = Callable[[Ensemble, State, Any], Sequence[Array]]
+Compute = Callable[[Ensemble, BeliefState, Any], Sequence[Array]]
 Combine = Callable[..., Sequence[np.ndarray]]
 
 
@@ -279,7 +279,7 @@ def mean_of(members: np.ndarray) -> np.ndarray:
     return sum(members) / len(members)
 
 
-def outputs(belief: Ensemble, state: State, x: Any) -> Float[Array, "member row output size"]:
+def outputs(belief: Ensemble, state: BeliefState, x: Any) -> Float[Array, "member row output size"]:
     """Member after member: one member's activations stay in the cache, and its products use all cores."""
 
     def member(parts: Any) -> Array:

@@ -13,7 +13,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
-from priorax.beliefs import L2, Ensemble, State
+from priorax.beliefs import L2, BeliefState, Ensemble
 from priorax.estimators.base import PriorEnsemble, Uncertainty, mean_of, outputs
 from priorax.heads import Classes, Head
 from priorax.networks import Network
@@ -226,7 +226,7 @@ def _same_labels(known: Any, given: Any) -> bool:
 
 
 @jax.jit
-def _logits(belief: Ensemble, state: State, x: Any) -> tuple[Array]:
+def _logits(belief: Ensemble, state: BeliefState, x: Any) -> tuple[Array]:
     """Every member's logits: [member, row, output, class]."""
     return (outputs(belief, state, x),)
 

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array
 from sklearn.base import RegressorMixin
 
-from priorax.beliefs import L2, Ensemble, State
+from priorax.beliefs import L2, BeliefState, Ensemble
 from priorax.estimators.base import SEEN, PriorEnsemble, Uncertainty, mean_of, outputs
 from priorax.estimators.standardising import moments, standardised
 from priorax.heads import Gaussian, Head, Scalar
@@ -212,7 +212,7 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
 
 
 @jax.jit
-def _values_and_noise(belief: Ensemble, state: State, x: Any) -> tuple[Array, Array]:
+def _values_and_noise(belief: Ensemble, state: BeliefState, x: Any) -> tuple[Array, Array]:
     """Every member's mean and noise, standardised: [member, row, output]."""
     out = outputs(belief, state, x)
     values, noise = (jax.vmap(jax.vmap(jax.vmap(read)))(out) for read in (belief.head.value, belief.head.noise))

@@ -1,8 +1,8 @@
 """Bandits (sections 2 and C): the regret of every belief beside exact Thompson sampling, 100 seeds each.
 
-Three bandits (`envs/bandits.py`): Bernoulli with two arms, linear, and a Gaussian process over contexts. One network of
-the same kind serves all methods of a bandit: linear for the first two (dropout needs hidden units: one layer of 20),
-(20,20) for the third. Growth of regret is fitted over the last nine tenths: a + b log t against a + b t.
+Three bandits (`envs/jax/bandits.py`): Bernoulli with two arms, linear, and a Gaussian process over contexts. One
+network of the same kind serves all methods of a bandit: linear for the first two (dropout needs hidden units: one layer
+of 20), (20,20) for the third. Growth of regret is fitted over the last nine tenths: a + b log t against a + b t.
 
 Besides: regret against the number of members of ensemble sampling (Lu & Van Roy: K need not exceed the number of
 arms, up to logarithms), and appendix C.4: how many measurements resolve a linear bandit in d dimensions, by counts and
@@ -17,15 +17,15 @@ from matplotlib.figure import Figure
 
 from priorax.agents.bandit import Sampler, belief_sampler, ensemble_sampler
 from priorax.beliefs import Adam, Counts, Ensemble, GaussianCount, Method, OneHotCount, method
-from priorax.envs.bandits import Bandit, BernoulliBandit, GaussianProcessBandit, LinearBandit
+from priorax.envs.jax.bandits import Bandit, BernoulliBandit, GaussianProcessBandit, LinearBandit
 from priorax.experiments import Report
 from priorax.heads import C51, Quantiles
-from priorax.loops.bandits import cumulative_regret
 from priorax.networks import MLP
 from priorax.noise import NOISES
 from priorax.priors import Linear, RandomFourier
 from priorax.report.plots import panels
 from priorax.report.rows import Row, column, where
+from priorax.training.bandits import cumulative_regret
 
 BANDITS: dict[str, Any] = {
     "bernoulli": BernoulliBandit(0.2),

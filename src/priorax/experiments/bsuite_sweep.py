@@ -22,12 +22,12 @@ import numpy as np
 
 from priorax.agents import Settings, settings
 from priorax.checks import checked_seed, one_of, positive_int
-from priorax.envs.dm import bsuite_experiments, bsuite_world, checked_bsuite_id, imported
-from priorax.envs.worlds import BSUITE
+from priorax.envs.host.dm import bsuite_experiments, bsuite_world, checked_bsuite_id, imported
+from priorax.envs.registry import BSUITE
 from priorax.experiments import Report, prepare_folder
-from priorax.loops.asking import preset_for
-from priorax.loops.host import host_for
 from priorax.storage import write_atomically
+from priorax.training.backends.host import host_for
+from priorax.training.request import preset_for
 from priorax.version import __version__
 
 TENTHS = (10, 12, 14, 17, 20, 25, 30, 40, 50, 60, 70, 80, 90)

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from priorax.envs.bsuite_cartpole import NUM_DIFFICULTIES
+from priorax.envs.jax.bsuite_cartpole import NUM_DIFFICULTIES
 from priorax.experiments.sweep import task
-from priorax.loops.training import Result
 from priorax.report.plots import legend_below, panels
 from priorax.report.rows import Row
+from priorax.training.trainer import Result
 
 DIFFICULTIES = {"quick": (0, 5, 10, 15, 19), "paper": tuple(range(NUM_DIFFICULTIES))}
 EPISODES = {"quick": 300, "paper": 1000}

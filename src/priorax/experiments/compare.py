@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from priorax.agents import known_agent
 from priorax.checks import positive_int
 from priorax.envs import ENVIRONMENTS, make_environment
-from priorax.envs.worlds import lives_on_host
+from priorax.envs.registry import lives_on_host
 from priorax.experiments import Report, Result, prepare_folder
 from priorax.experiments.sweep import hours, run_sweep, task
 from priorax.report.learning_times import median_table, times_to_learn

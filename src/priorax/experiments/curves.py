@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from priorax.envs.deep_sea import DeepSea
+from priorax.envs.jax.deep_sea import DeepSea
 from priorax.experiments import Report
-from priorax.loops.training import train
 from priorax.report.plots import legend_below, panels
 from priorax.report.rows import Row, column, where
+from priorax.training.trainer import train
 
 AGENTS = {"eps_greedy": ("ε-greedy DQN", "#8a8f98"), "bsp": ("BSP: ensemble with priors", "#1f5fb4")}
 SIZE = 20

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from priorax.loops.host_files import HostEpisode
-from priorax.loops.host_training import HostResult
-from priorax.loops.parallel import Task
+from priorax.analysis.parallel import Task
 from priorax.report.rows import Row, column, where
+from priorax.training.backends.host_files import HostEpisode
+from priorax.training.host_training import HostResult
 
 BLOCKS = 20
 """Rows of a run."""

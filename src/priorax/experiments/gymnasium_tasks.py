@@ -11,13 +11,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from priorax.envs.worlds import GYMNASIUM
+from priorax.analysis.parallel import Task
+from priorax.envs.registry import GYMNASIUM
 from priorax.experiments.from_pixels import last, words
-from priorax.loops.host_files import HostEpisode
-from priorax.loops.host_training import HostResult
-from priorax.loops.parallel import Task
 from priorax.report.plots import legend_below, panels
 from priorax.report.rows import Row, where
+from priorax.training.backends.host_files import HostEpisode
+from priorax.training.host_training import HostResult
 
 
 class Game(NamedTuple):

@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 
 from priorax.agents import settings
 from priorax.experiments import Report
-from priorax.loops.compiled import advance, start
-from priorax.loops.training import prepare
 from priorax.report.plots import legend_below, panels
 from priorax.report.rows import Row, column, where
+from priorax.training.backends.scan import advance, start
+from priorax.training.trainer import prepare
 
 AGENTS = {"eps_greedy": "ε-greedy DQN", "bs": "BS: bootstrap", "bsp": "BSP: with priors"}
 SIZE = 20

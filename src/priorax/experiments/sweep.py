@@ -1,6 +1,6 @@
 """Experiments that are many runs: rows as they finish, each run once, whatever interrupts.
 
-A module of this kind has `ladders(preset)`: lists of levels of tasks (`loops/parallel.py`), and may have
+A module of this kind has `ladders(preset)`: lists of levels of tasks (`analysis/parallel.py`), and may have
 `outcome(result)`: what to write of a run, by default one row, how long it took to learn. Its rows file is also its
 memory: a run that has rows there, from this version and with these very settings, is not run again.
 """
@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from priorax.agents import settings
-from priorax.envs.worlds import lives_on_host
-from priorax.loops.host_training import HostResult
-from priorax.loops.parallel import Task, climb
-from priorax.loops.training import Result
+from priorax.analysis.parallel import Task, climb
+from priorax.envs.registry import lives_on_host
 from priorax.report.rows import Row, read_rows, write_rows
+from priorax.training.host_training import HostResult
+from priorax.training.trainer import Result
 from priorax.version import __version__
 
 MILLISECONDS = {1: 0.15, 5: 0.5, 10: 0.9, 20: 1.7, 40: 3.5}

@@ -9,12 +9,12 @@ from jaxtyping import Array
 from matplotlib.axes import Axes
 
 from priorax.agents import QLearner
+from priorax.analysis.parallel import Task
 from priorax.beliefs import belief_values
-from priorax.envs.cartpole import CartpoleSwingup, State
-from priorax.loops.compiled import Live, Loop
-from priorax.loops.parallel import Task
-from priorax.loops.training import Result
+from priorax.envs.jax.cartpole import CartpoleState, CartpoleSwingup
 from priorax.report.rows import Row, column, where
+from priorax.training.backends.scan import Live, Loop
+from priorax.training.trainer import Result
 
 BLOCK = 10
 """Episodes per row."""
@@ -55,7 +55,9 @@ class Diagnostics:
 def _observations() -> Array:
     task = CartpoleSwingup()
     zero = jnp.zeros(())
-    return jnp.stack([task.observe(State(zero, angle + zero, zero, zero, jnp.zeros((), int))) for angle in (np.pi, 0)])
+    return jnp.stack(
+        [task.observe(CartpoleState(zero, angle + zero, zero, zero, jnp.zeros((), int))) for angle in (np.pi, 0)]
+    )
 
 
 def _values(loop: Loop, state: Any) -> Array:

@@ -35,17 +35,17 @@ from matplotlib.figure import Figure
 
 from priorax.agents import RLSVI, QLearner, Tabular, build, settings
 from priorax.agents.tabular import Model
-from priorax.beliefs import Belief, Counts, Ensemble, Method, State, method, plain_batch, spread, values_of
+from priorax.beliefs import Belief, BeliefState, Counts, Ensemble, Method, method, plain_batch, spread, values_of
 from priorax.experiments import Report
 from priorax.experiments.bandits import regret_curve
 from priorax.experiments.figure2 import actions
 from priorax.fitting import fit
 from priorax.heads import C51
-from priorax.loops.training import train
 from priorax.networks import MLP
 from priorax.replay import Transition
 from priorax.report.plots import panels
 from priorax.report.rows import Row, where
+from priorax.training.trainer import train
 
 ROWS = {
     "dropout": "Dropout",
@@ -187,7 +187,7 @@ def _travelled(start: Any, end: Any) -> Measured:
     return Measured(min(ratio, 1 / max(ratio, 1e-9)), 0, {"spread_start": float(start), "spread_end": float(end)})
 
 
-def _chain_learned(agent: QLearner, steps: int, leave_last: bool) -> State:
+def _chain_learned(agent: QLearner, steps: int, leave_last: bool) -> BeliefState:
     """The belief after so many updates on the chain's transitions, each seen REPEATS times."""
 
     def remember(state: Any, item: tuple[Any, Any]) -> tuple[Any, None]:
@@ -197,7 +197,7 @@ def _chain_learned(agent: QLearner, steps: int, leave_last: bool) -> State:
         return agent.update_buffer(state, key, step), None
 
     @jax.jit
-    def run(key: Any) -> State:
+    def run(key: Any) -> BeliefState:
         key_init, key_mask, key_learn = jax.random.split(key, 3)
         seen = jnp.tile(jnp.arange(CHAIN - 1), REPEATS)
         if leave_last:

@@ -1,6 +1,6 @@
 """Replay buffers: transitions stored once, K masks beside them; in the compiled loop, and on the host."""
 
-from priorax.replay.ensemble_buffer import Buffer, EnsembleBuffer, Transition
-from priorax.replay.sequences import Drawn, Moment, SequenceBuffer, SequenceSettings
+from priorax.replay.device import Buffer, EnsembleBuffer, Transition
+from priorax.replay.frames import Drawn, LaneStep, SequenceBuffer, SequenceSettings
 
-__all__ = ["Buffer", "Drawn", "EnsembleBuffer", "Moment", "SequenceBuffer", "SequenceSettings", "Transition"]
+__all__ = ["Buffer", "Drawn", "EnsembleBuffer", "LaneStep", "SequenceBuffer", "SequenceSettings", "Transition"]

@@ -1,4 +1,4 @@
-"""Runs as they lie in folders (`loops/run_folder.py`): found, read, put into groups, and the command to repeat each."""
+"""Runs as they lie in folders (`training/folder.py`): found, read, put into groups, and the command to repeat each."""
 
 import csv
 import json
@@ -14,10 +14,10 @@ import numpy as np
 
 from priorax.agents import Settings, settings
 from priorax.envs import BSUITE, ENVIRONMENTS, GYMNASIUM, GYMNAX, make_environment
-from priorax.envs.worlds import lives_on_host
-from priorax.loops.asking import parse_changes
-from priorax.loops.run_folder import as_json
+from priorax.envs.registry import lives_on_host
 from priorax.storage import BadFile
+from priorax.training.folder import as_json
+from priorax.training.request import parse_changes
 
 DEPTH = 2
 """How many folders down runs are looked for."""

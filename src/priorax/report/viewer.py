@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from priorax.loops.viewing import Moment, Recording
+from priorax.analysis.exploration import EpisodeFrame, Exploration
 from priorax.storage import write_atomically
 
 LABELS = {
@@ -28,7 +28,7 @@ MOST_AGENTS = 2
 HOLE = re.compile(r"\{\{([\w.]+)\}\}")
 
 
-def write_viewer(recordings: Sequence[Recording], path: Path | str) -> Path:
+def write_viewer(recordings: Sequence[Exploration], path: Path | str) -> Path:
     """The exploration viewer of one run, or of two side by side (`loops.viewing.record_deep_sea`)."""
     if not 1 <= len(recordings) <= MOST_AGENTS:
         raise ValueError(f"recordings has {len(recordings)} runs, and 1 or {MOST_AGENTS} fit on a page; pass the best")
@@ -66,7 +66,7 @@ def write_page(template: str, values: Mapping[str, str], path: Path | str) -> Pa
     return Path(path)
 
 
-def _agent(recording: Recording) -> dict[str, Any]:
+def _agent(recording: Exploration) -> dict[str, Any]:
     label, short = LABELS.get(recording.agent, (recording.agent, recording.agent))
     return {
         "label": label,
@@ -80,7 +80,7 @@ def _agent(recording: Recording) -> dict[str, Any]:
     }
 
 
-def _moment(moment: Moment) -> dict[str, Any]:
+def _moment(moment: EpisodeFrame) -> dict[str, Any]:
     return {
         "episode": moment.episode,
         "member": moment.member,

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from priorax.agents.bandit import Sampler
-from priorax.envs.bandits import BernoulliBandit
-from priorax.loops.bandits import cumulative_regret
+from priorax.envs.jax.bandits import BernoulliBandit
+from priorax.training.bandits import cumulative_regret
 
 
 def beta_sampler() -> Sampler:

@@ -1,0 +1,1 @@
+"""Looking at runs: checkpoints described, episodes recorded, many runs in parallel."""

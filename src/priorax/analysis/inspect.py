@@ -1,0 +1,122 @@
+"""What a checkpoint, or any file of ours, is: read and checked, nothing in it is run."""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from priorax.agents import settings
+from priorax.storage import BadFile, read
+from priorax.training.checkpoint import Commits
+from priorax.training.folder import as_json, read_config
+
+Facts = list[tuple[str, str]]
+
+
+def inspect(path: Path | str) -> Facts:
+    """Of a run's folder, or of one file of it (.safetensors); a damaged one is refused."""
+    path = Path(path)
+    if path.is_dir():
+        return _run(path)
+    found = read(path)
+    facts = [("file", f"{path}, {_bytes([path])}, checksum holds"), ("kind", found.kind)]
+    if isinstance(found.description, dict):
+        facts += [(name, _short(value)) for name, value in found.description.items()]
+    return [*facts, *_arrays(found.arrays)]
+
+
+def _short(value: Any) -> str:
+    """As JSON, long lists left out."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_short(part)}" for name, part in value.items())
+    if isinstance(value, list) and len(value) > 8:
+        return f"({len(value)} values)"
+    return json.dumps(value)
+
+
+def _run(path: Path) -> Facts:
+    config = read_config(path)
+    names = ["agent", "env", "game", "size", "seed", "preset", "actors", "shards"]
+    if ":" in str(config.get("env")):  # someone else's, which has no size
+        names.remove("size")
+    facts = [("run", ", ".join(f"{name} {config[name]}" for name in names if config.get(name) is not None))]
+    facts.append(("written by", f"priorax {config.get('version', 'of unknown version')}"))
+    asked = [f"{config[name]:,} {name}" for name in ("episodes", "steps") if config.get(name) is not None]
+    done = "finished" if (path / "result.json").exists() else "not finished"
+    facts.append(("length", f"{', '.join(asked)} asked for; {done}"))
+    facts.append(("settings", _changed(config)))
+    commits = Commits(path / "checkpoint", lambda **tally: SimpleNamespace(**tally))
+    if commits.last is None:
+        return [*facts, ("checkpoint", "none yet")]
+    last = commits.last
+    facts.append(("checkpoint", _progress(config, last.step, vars(last.tally))))
+    files = sorted(path.glob("checkpoint/*"))
+    facts.append(("its files", f"{len(files)}, {_bytes(files)}"))
+    with commits.explained():
+        facts += _arrays(commits.state())
+        if last.segments:
+            for _ in commits.replay():  # each is checked as it is read
+                pass
+            kept = f"insertions {last.segments[0][0]:,} to {last.segments[-1][1]:,}"
+            facts.append(("replay", f"{kept}, in {len(last.segments)} files"))
+        else:
+            facts.append(("replay", "none kept: it refills when the run goes on"))
+    return [*facts, ("checksums", "all hold")]
+
+
+def _progress(config: Mapping[str, Any], steps: int, tally: Mapping[str, Any]) -> str:
+    """How far a checkpoint is; on the host it counts rounds, an action in every lane."""
+    if "rounds" in tally:
+        steps = tally["rounds"] * config["settings"]["lanes"]
+    return f"{steps:,} steps, {tally['finished']:,} episodes finished"
+
+
+def _changed(config: Mapping[str, Any]) -> str:
+    """How its settings differ from its preset's."""
+    try:
+        usual = as_json(settings(config["agent"], config["preset"]))
+        mine = config["settings"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadFile(f"run.json says nothing that this version knows ({error!r})") from None
+    changed = [f"{name}={value}" for name, value in mine.items() if usual.get(name) != value]
+    return f"preset {config['preset']}" + (f" with {', '.join(changed)}" if changed else "")
+
+
+def _arrays(arrays: Mapping[str, np.ndarray]) -> Facts:
+    """By what they are for."""
+    groups: dict[str, list[np.ndarray]] = {}
+    for name, array in arrays.items():
+        groups.setdefault(_purpose(name), []).append(array)
+    return [
+        (purpose, f"{sum(array.size for array in mine):,} numbers in {len(mine)} arrays")
+        for purpose, mine in groups.items()
+    ]
+
+
+PURPOSES = {
+    ".belief.params": "trained weights",
+    ".belief.frozen": "prior functions and anchors",
+    ".belief.opt": "the optimiser's memory",
+    ".target": "target network",
+    "replay.": "replay's counters",
+    ".buffer": "replay's counters",
+    "state.params": "trained weights",
+    "state.frozen": "prior functions and anchors",
+    "state.opt": "the optimiser's memory",
+}
+
+
+def _purpose(name: str) -> str:
+    return next((purpose for part, purpose in PURPOSES.items() if part in name), "else")
+
+
+def _bytes(paths: Iterable[Path]) -> str:
+    size = float(sum(path.stat().st_size for path in paths))
+    for unit in ("bytes", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} GB"

@@ -1,0 +1,101 @@
+"""Many runs at once: a process per core, each with one thread of its own.
+
+Members of a run are vmapped, runs are not: a process per run uses both cores of a small machine, and a run's rows do
+not depend on which others were run beside it.
+"""
+
+import contextlib
+import multiprocessing
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, NamedTuple
+
+from priorax.caching import enable_compilation_cache
+from priorax.envs.registry import lives_on_host
+from priorax.training.host_training import train_on_host
+from priorax.training.trainer import train
+
+
+class Task(NamedTuple):
+    """One run: what to call it, and the arguments of `train`, or of `train_on_host` where the environment is there."""
+
+    name: str
+    arguments: dict[str, Any]
+
+    def asking(self, **more: Any) -> "Task":
+        """The same run with more arguments."""
+        return self._replace(arguments={**self.arguments, **more})
+
+
+Ladder = Iterable[list[Task]]
+"""Levels of growing difficulty; a level is climbed only if some task of the one below learned."""
+
+
+def climb(ladders: Iterable[Ladder], done: Callable[[Task], bool | None], workers: int | None = None) -> Iterator[Any]:
+    """Run all ladders side by side: pairs of a task and its result, in order of completion.
+
+    `done(task)`: None if it must be run, else whether it learned when it was run before.
+    """
+    levels = [iter(ladder) for ladder in ladders]
+    learned, pending = [True] * len(levels), [0] * len(levels)
+    running: dict[Future[Any], tuple[Task, int]] = {}
+    with _pool(workers or os.cpu_count() or 1) as pool:
+
+        def begin(ladder: int) -> None:
+            """Submit the next level that has something to run."""
+            while learned[ladder] and pending[ladder] == 0:
+                level = next(levels[ladder], None)
+                if level is None:
+                    return
+                known = [done(task) for task in level]
+                new = [task for task, before in zip(level, known, strict=True) if before is None]
+                running.update({pool.submit(_run, task): (task, ladder) for task in new})
+                pending[ladder], learned[ladder] = len(new), any(known)
+
+        for ladder in range(len(levels)):
+            begin(ladder)
+        while running:
+            finished, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in finished:
+                task, ladder = running.pop(future)
+                try:
+                    result = future.result()
+                except BrokenProcessPool:
+                    raise OSError("a worker process was killed (out of memory?); run the command again") from None
+                yield task, result
+                pending[ladder] -= 1
+                learned[ladder] |= getattr(result, "episodes_to_learn", None) is not None
+                begin(ladder)
+
+
+@contextlib.contextmanager
+def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
+    """Fresh processes (never a fork of one that has JAX), each told to use one thread."""
+    before = os.environ.get("NPROC")
+    os.environ["NPROC"] = "1"  # read by XLA when a process starts its CPU client
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _prepare)
+    try:
+        yield pool
+    except BaseException:
+        processes = list((pool._processes or {}).values())
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in processes:
+            process.terminate()
+        raise
+    finally:
+        os.environ.pop("NPROC")
+        if before is not None:
+            os.environ["NPROC"] = before
+    pool.shutdown()
+
+
+def _prepare() -> None:
+    with contextlib.suppress(OSError):
+        enable_compilation_cache()
+
+
+def _run(task: Task) -> Any:
+    result = (train_on_host if lives_on_host(task.arguments["env"]) else train)(**task.arguments)
+    return result._replace(policy=None)  # large, and of no use to a sweep

@@ -1,0 +1,168 @@
+"""An episode of what a run has learned: the best actions by the mean of its members, no exploring, no learning."""
+
+import contextlib
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PRNGKeyArray, PyTree
+
+from priorax.agents import Agent, settings
+from priorax.checks import checked_seed
+from priorax.envs import GYMNASIUM, Environment, Held
+from priorax.envs.jax.cartpole import CartpoleSwingup
+from priorax.training.backends.scan_files import Checkpoints
+from priorax.training.folder import read_config
+from priorax.training.policy import load as load_policy
+from priorax.training.request import resumed
+from priorax.training.trainer import prepare
+
+FRAMES = 25
+"""Of a film, each second, at most."""
+
+
+class RecordedEpisode(NamedTuple):
+    """One episode, step by step: what the environment was before each, and what it then paid."""
+
+    env: Environment
+    states: PyTree
+    """[step, ...]"""
+    rewards: np.ndarray
+
+
+class Learned(NamedTuple):
+    """An agent as a run left it, and where it lived."""
+
+    agent: Agent
+    state: Any
+    env: Environment
+    """Without held actions: `hold` says for how many steps the agent holds them."""
+    hold: int
+    params: Any
+
+
+def load(path: Path) -> Learned:
+    """The agent of the last checkpoint in a run's folder."""
+    asked = resumed(path, {}, {})
+    chosen = settings(asked["agent"], asked["preset"], **asked["changes"])
+    loop, key, params = prepare(chosen, asked["env"], asked["size"], asked["seed"])
+    checkpoints = Checkpoints(path / "checkpoint", loop.agent.buffer)
+    if checkpoints.last is None:
+        raise ValueError(f"{str(path)!r} has no checkpoint yet; let the run go on for a while")
+    snapshot = checkpoints.restore(loop, key, params)
+    env: Any = loop.env
+    hold = env.times if isinstance(env, Held) else 1
+    return Learned(loop.agent, snapshot.live.agent, env.env if isinstance(env, Held) else env, hold, params)
+
+
+def record(learned: Learned, seed: int = 0) -> RecordedEpisode:
+    """One episode in the compiled environment, from the start that the seed draws."""
+    key = jax.random.key(checked_seed(seed))
+    limit = getattr(learned.env, "horizon", 1000)
+    states, rewards, ended = jax.tree.map(np.asarray, _roll(learned, key, limit))
+    length = int(np.argmax(ended)) + 1 if ended.any() else limit
+    return RecordedEpisode(learned.env, jax.tree.map(lambda leaf: leaf[:length], states), rewards[:length])
+
+
+@eqx.filter_jit
+def _roll(learned: Learned, key: PRNGKeyArray, limit: int) -> tuple[PyTree, Any, Any]:
+    agent, state, env, hold, params = learned
+    key_start, key_steps = jax.random.split(key)
+    obs, begun = env.reset(key_start, params)
+
+    def step(carry: Any, t: Any) -> Any:
+        obs, inside, action = carry
+        key_act, key_env = jax.random.split(jax.random.fold_in(key_steps, t))
+        action = jax.lax.cond(t % hold == 0, lambda: agent.exploit(state, key_act, obs), lambda: action)
+        obs, after, reward, terminated, truncated, _ = env.step(key_env, inside, action, params)
+        return (obs, after, action), (inside, reward, terminated | truncated)
+
+    first = agent.exploit(state, key, obs)
+    return jax.lax.scan(step, (obs, begun, first), jnp.arange(limit))[1]
+
+
+class Film(NamedTuple):
+    """One episode as an environment draws it."""
+
+    pictures: list[np.ndarray]
+    milliseconds: int
+    """Between two of them."""
+    total: float
+    """Its return."""
+
+
+def record_in_gymnasium(path: Path, seed: int = 0) -> Film:
+    """One episode of what a run in Gymnasium has learned, as the environment draws it.
+
+    Args:
+        path: The run's folder.
+        seed: Of the environment.
+
+    Returns:
+        At most 25 pictures for each second.
+
+    Raises:
+        ValueError: If the run was elsewhere, or the environment cannot draw itself.
+    """
+    env_id = str(read_config(path)["env"]).removeprefix(GYMNASIUM)
+    policy = load_policy(path)
+    try:
+        import gymnasium
+    except ImportError as error:
+        raise ValueError(f'{error}; install what it needs with: pip install "priorax[gymnasium]"') from None
+    with _drawable(env_id), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of an environment that does not know the mode: it is refused below
+        env: Any = gymnasium.make(env_id, render_mode="rgb_array")
+    with contextlib.closing(env), _drawable(env_id):
+        if "rgb_array" not in env.metadata.get("render_modes", []):
+            raise ValueError(
+                f"{GYMNASIUM}{env_id} cannot draw itself: it has no render mode 'rgb_array'; play what was learned "
+                f"yourself: priorax.load({str(path)!r}).predict(obs)"
+            )
+        speed = env.metadata.get("render_fps") or FRAMES
+        every = max(1, round(speed / FRAMES))
+        obs, _ = env.reset(seed=checked_seed(seed))
+        pictures, total, ended, t = [], 0.0, False, 0
+        while not ended:
+            if t % every == 0:
+                pictures.append(np.asarray(env.render(), np.uint8))
+            obs, reward, terminated, truncated, _ = env.step(policy.predict(obs))
+            total, ended, t = total + float(reward), terminated or truncated, t + 1
+        pictures.append(np.asarray(env.render(), np.uint8))
+    return Film(pictures, max(20, round(1000 * every / speed)), total)
+
+
+@contextlib.contextmanager
+def _drawable(env_id: str) -> Iterator[None]:
+    import gymnasium
+
+    try:
+        yield
+    except gymnasium.error.Error as error:
+        raise ValueError(f"{GYMNASIUM}{env_id} cannot be drawn here: {error}") from None
+
+
+def record_in_mujoco(learned: Learned, seed: int = 0, every: int = 4) -> tuple[list[np.ndarray], float]:
+    """One episode of the same agent on `dm_control`: each `every`th step as its renderer draws it, and the return."""
+    from priorax.envs.host.control import ControlCartpole
+
+    if not isinstance(learned.env, CartpoleSwingup):
+        raise ValueError(f"{type(learned.env).__name__} has no form on MuJoCo; watch it without --mujoco")
+    env = ControlCartpole(learned.env)
+    exploit = eqx.filter_jit(lambda agent, state, obs: agent.exploit(state, jax.random.key(0), obs))
+    obs, _ = env.reset(seed=seed)
+    pictures, total, ended, t = [], 0.0, False, 0
+    action: Any = None
+    while not ended:
+        if t % every == 0:
+            pictures.append(env.render())
+        if t % learned.hold == 0:
+            action = np.asarray(exploit(learned.agent, learned.state, jnp.asarray(obs, jnp.float32)))
+        obs, reward, _, ended, _ = env.step(action)
+        total, t = total + reward, t + 1
+    return pictures, total

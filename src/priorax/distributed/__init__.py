@@ -1,5 +1,0 @@
-"""Training over many processes and machines, on Ray (extra `cluster`)."""
-
-from priorax.distributed.apex import ApexProgress, ApexResult, run_apex
-
-__all__ = ["ApexProgress", "ApexResult", "run_apex"]

@@ -1,0 +1,1 @@
+"""Environments on the host, many at once."""

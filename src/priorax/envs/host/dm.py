@@ -1,0 +1,229 @@
+"""Environments of `dm_env`, and bsuite's by their id, for the loops of the host (`vector.py`)."""
+
+import importlib
+import inspect
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from priorax.checks import checked_seed, one_of, positive_int
+from priorax.envs.bounds import scale_of_bounds
+from priorax.envs.host.vector import NOT_RESET, VectorStep, channels_first, checked_actions, first_seed
+from priorax.envs.interface import Sight, is_picture
+from priorax.envs.jax.bsuite_cartpole import BsuiteCartpole
+
+ONE_HOT = ("deep_sea", "deep_sea_stochastic")
+"""bsuite's experiments whose picture has a single one in it."""
+INPUT_SCALE = {"cartpole_swingup": BsuiteCartpole().input_scale}
+"""Where bsuite gives no bounds and our port of the same task has a scale."""
+
+
+class DmEnvWorld:
+    """Environments of `dm_env` with finitely many actions, one per lane, all with the same specs.
+
+    What is seen becomes an index (DiscreteArray), a picture [channel, height, width] of bytes (an array of bytes of two
+    or three dimensions, its channels first or last), or numbers in 32 bits (any other array): (1, n), as bsuite has it,
+    is flattened to (n,), and a single number to (1,).
+
+    An episode that ends is terminated where its last discount is 0, else truncated. A discount of 0 before the end
+    counts as a life lost; any other is ignored.
+
+    Environments of `dm_env` cannot be seeded once they are made: `reset(seed)` begins new episodes, whatever the seed,
+    unless there is a function that makes them from one (as `bsuite_world` has).
+    """
+
+    stack = 1
+
+    def __init__(
+        self,
+        envs: Sequence[Any],
+        *,
+        one_hot: bool = False,
+        hold: int = 1,
+        make: Callable[[int], Sequence[Any]] | None = None,
+    ) -> None:
+        """`one_hot`: each picture has a single one in it, and is seen as its index, as a table wants it; a picture
+        without any as 0. `hold`: steps for which an action is held; their rewards are summed. `make(seed)`: others like
+        `envs`, which take their place at `reset(seed)`."""
+        specs = imported("dm_env.specs")
+        self.envs = list(envs)
+        self.num_envs = len(self.envs)
+        acts, sees = _checked_specs(specs, self.envs)
+        self.hold, self.make = positive_int("hold", hold), make
+        self.first_action = int(acts.minimum)
+        """What the environment calls action 0."""
+        self._action_type = acts.dtype.type
+        self.num_actions = int(acts.maximum) - self.first_action + 1
+        self.num_states: int | None = None
+        """Where what is seen is an index: below it."""
+        self.input_scale: tuple[float, ...] = ()
+        """What brings each number that is seen to about one, as far as its bounds are known."""
+        self.frame_shape: tuple[int, ...] = ()
+        self.frame_dtype: np.dtype = np.dtype(np.int32)
+        shape, channels_last = tuple(sees.shape), False
+        if one_hot:
+            self.num_states = int(np.prod(sees.shape))
+        elif isinstance(sees, specs.DiscreteArray):
+            self.num_states = int(sees.num_values)
+        else:
+            channels_last = self._see_arrays(sees, isinstance(sees, specs.BoundedArray))
+        self.sight = Sight(shape, self.frame_shape, self.frame_dtype.name, one_hot=one_hot, channels_last=channels_last)
+        self._over: np.ndarray | None = None
+
+    def _see_arrays(self, sees: Any, bounded: bool) -> bool:
+        """Settle what frames are; whether their channels are last."""
+        self.frame_dtype, channels_last = np.dtype(np.float32), False
+        rows = len(sees.shape) == 2 and sees.shape[0] == 1
+        self.frame_shape = tuple(sees.shape[1:] if rows else sees.shape or (1,))
+        if sees.dtype == np.uint8 and len(self.frame_shape) in (2, 3):
+            self.frame_dtype = np.dtype(np.uint8)
+            self.frame_shape, channels_last = channels_first(self.frame_shape)
+            if not is_picture(self.frame_shape, self.frame_dtype):
+                self.input_scale = (1 / 255,)
+        elif bounded and len(self.frame_shape) == 1:
+            bounds = (np.broadcast_to(bound, sees.shape) for bound in (sees.minimum, sees.maximum))
+            self.input_scale = scale_of_bounds(*(bound.reshape(self.frame_shape) for bound in bounds))
+        return channels_last
+
+    def reset(self, seed: int) -> np.ndarray:
+        checked_seed(seed)
+        if self.make is not None:
+            self.envs = list(self.make(seed))
+        self._over = np.zeros(self.num_envs, bool)
+        return np.stack([self.sight(env.reset().observation) for env in self.envs])
+
+    def step(self, actions: np.ndarray) -> VectorStep:
+        chosen = checked_actions(actions, self.num_envs, self.num_actions) + self.first_action
+        if self._over is None:
+            raise ValueError(NOT_RESET)
+        reward = np.zeros(self.num_envs, np.float32)
+        obs, last, ended = [], np.zeros(self.num_envs, bool), np.zeros(self.num_envs, bool)
+        for i, env in enumerate(self.envs):
+            if self._over[i]:
+                obs.append(self.sight(env.reset().observation))
+                continue
+            reward[i], stopped, moment = self._held(env, self._action_type(chosen[i]))
+            obs.append(self.sight(moment.observation))
+            last[i], ended[i] = moment.last(), stopped
+        self._over = last
+        return VectorStep(np.stack(obs), reward, last & ended, last & ~ended, ended & ~last)
+
+    def close(self) -> None:
+        for env in self.envs:
+            env.close()
+        self._over = None
+
+    def _held(self, env: Any, action: Any) -> tuple[float, bool, Any]:
+        """What was paid, whether a discount was 0, and the last that was seen."""
+        reward, stopped = 0.0, False
+        for _ in range(self.hold):
+            moment = env.step(action)
+            reward += 0.0 if moment.reward is None else float(moment.reward)
+            stopped = stopped or moment.discount == 0
+            if moment.last():
+                break
+        return reward, stopped, moment
+
+
+def _checked_specs(specs: Any, envs: Sequence[Any]) -> tuple[Any, Any]:
+    """What all of them do and see, or a ValueError that says why these cannot be lanes of one world."""
+    if not envs or len({id(env) for env in envs}) < len(envs):
+        raise ValueError(f"envs={envs!r} must be at least one environment, and none twice; make one for each lane")
+    acts, sees, pays = envs[0].action_spec(), envs[0].observation_spec(), envs[0].reward_spec()
+    for env in envs[1:]:
+        if (env.action_spec(), env.observation_spec()) != (acts, sees):
+            raise ValueError(
+                f"envs differ, and must have the same specs: {acts} and {env.action_spec()}, {sees} and "
+                f"{env.observation_spec()}; make them alike"
+            )
+    if not isinstance(acts, specs.BoundedArray) or acts.shape or not np.issubdtype(acts.dtype, np.integer):
+        raise ValueError(
+            f"envs have the actions {acts}, and must have finitely many, as a DiscreteArray or a BoundedArray of one "
+            "whole number; choose another environment, or wrap this one"
+        )
+    if not isinstance(sees, specs.Array):
+        raise ValueError(
+            f"envs are seen as {sees}, and must be seen as one array; join its parts into one in a wrapper, as with "
+            "np.concatenate"
+        )
+    if sees.dtype.kind not in "fiub":
+        raise ValueError(f"envs are seen as {sees.dtype}, and must be seen as numbers; wrap them so that they are")
+    if not isinstance(pays, specs.Array) or pays.shape:
+        raise ValueError(f"envs pay {pays}, and must pay one number; wrap them so that they do")
+    return acts, sees
+
+
+def bsuite_world(bsuite_id: str, results: Path | str | None = None, *, lanes: int = 1, hold: int = 1) -> DmEnvWorld:
+    """bsuite's own environment of that id, as `deep_sea/3`; its results go into a folder, if one is given, by bsuite's
+    own CSV logging (those of this id that are there are replaced, at each reset).
+
+    DeepSea's N x N pictures have a single one, and are seen as its index, so that a table looks them up; the last of an
+    episode is all zero and seen as 0, but nothing of value follows it.
+
+    bsuite fixes in an id's settings what the task is (a mask, a scale), and `reset(seed)` leaves that alone. Where it
+    leaves other random numbers open, they follow from that seed; where it fixes those too, lane i has its seed plus i.
+    """
+    experiment = checked_bsuite_id(bsuite_id)
+    positive_int("lanes", lanes)
+    if results is not None and lanes > 1:
+        raise ValueError(f"lanes={lanes} must be 1 where results are recorded; bsuite counts the episodes of one")
+
+    def make(seed: int) -> list[Any]:
+        envs = [_loaded(bsuite_id, experiment, first_seed(seed), lane) for lane in range(lanes)]
+        if results is None:
+            return envs
+        return [imported("bsuite.logging.csv_logging").wrap_environment(envs[0], bsuite_id, str(results), True)]
+
+    world = DmEnvWorld(make(0), one_hot=experiment in ONE_HOT, hold=hold, make=make)
+    world.input_scale = INPUT_SCALE.get(experiment, world.input_scale)
+    return world
+
+
+def checked_bsuite_id(bsuite_id: str) -> str:
+    """The experiment of that id, or a ValueError that says what is wrong with it."""
+    sweep = imported("bsuite.sweep")
+    experiment, _, number = str(bsuite_id).partition("/")
+    counts = bsuite_experiments()
+    one_of("experiment", experiment, counts)
+    if bsuite_id not in sweep.SETTINGS:
+        raise ValueError(
+            f"bsuite_id={bsuite_id!r} must end in a number from 0 to {counts[experiment] - 1}, not {number!r}; "
+            f"pass for example {experiment}/0"
+        )
+    return experiment
+
+
+def bsuite_experiments() -> dict[str, int]:
+    """How many ids each of bsuite's experiments has."""
+    names = [bsuite_id.partition("/")[0] for bsuite_id in imported("bsuite.sweep").SWEEP]
+    return {name: names.count(name) for name in dict.fromkeys(names)}
+
+
+def _loaded(bsuite_id: str, experiment: str, seed: int, lane: int) -> Any:
+    loading = imported("bsuite.bsuite")
+    asked = dict(imported("bsuite.sweep").SETTINGS[bsuite_id])
+    if experiment == "deep_sea_stochastic":  # its loader takes no seed
+        env = loading.load("deep_sea", {**asked, "deterministic": False, "seed": seed + lane})
+        env.bsuite_num_episodes = imported("bsuite.sweep").EPISODES[bsuite_id]
+        return env
+    takes = inspect.signature(loading.EXPERIMENT_NAME_TO_ENVIRONMENT[experiment]).parameters
+    if "seed" in takes:
+        fixed = asked.get("seed", takes["seed"].default)
+        asked["seed"] = (seed if fixed in (None, inspect.Parameter.empty) else fixed) + lane
+    try:
+        return loading.load(experiment, asked)
+    except OSError as error:
+        raise ValueError(
+            f"bsuite_id={bsuite_id!r} cannot be loaded: {error}; bsuite downloads its pictures into /tmp/mnist, put "
+            "them there or choose another experiment"
+        ) from None
+
+
+def imported(name: str) -> Any:
+    """A module of bsuite or `dm_env`, or a ValueError that says what to install."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise ValueError(f'{error}; install what it needs with: pip install "priorax[bsuite]"') from None

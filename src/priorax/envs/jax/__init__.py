@@ -1,0 +1,1 @@
+"""Environments that are compiled together with the agent."""

@@ -1,1 +1,0 @@
-"""`live` (algorithm 3): agents meet environments."""
