@@ -4,14 +4,20 @@ VENV := .venv
 BIN := $(VENV)/bin
 USE := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup --durations=10
 
-.PHONY: demo test lint format bench docs clean
+.PHONY: demo test test-slow lint format bench docs clean
 
 demo: $(USE)
 	$(BIN)/priorax demo --out demo
 
+# What a change usually breaks, in minutes.
 test: $(DEV) lint
-	$(BIN)/python -m pytest -n 2 --dist loadgroup tests
+	$(PYTEST) -m "not slow" tests
+
+# Slow real things: Ray clusters, a browser, notebooks, examples, long learning, many seeds, the wheel.
+test-slow: $(DEV)
+	$(PYTEST) -m slow tests
 
 lint: $(DEV)
 	$(BIN)/ruff check .
@@ -42,4 +48,4 @@ $(DEV): $(USE)
 	touch $@
 
 clean:
-	rm -rf $(VENV) demo site
+	rm -rf $(VENV) .cache demo site

@@ -14,8 +14,7 @@ from benchmarks.base import Bench, best_interleaved
 from priorax.agents import settings
 from priorax.envs.host.control import ControlCartpole
 from priorax.replay import Transition
-from priorax.training.backends.scan import Loop, run_chunk, start
-from priorax.training.trainer import prepare
+from priorax.training.backends.scan import Loop, empty_replay, learn_once, prepare, remember, run_chunk, start
 
 STEPS = 1000
 SETTINGS = {"num_members": 20}
@@ -23,13 +22,13 @@ SETTINGS = {"num_members": 20}
 
 
 def prepared() -> Loop:
-    return prepare(settings("bsp", "swingup", **SETTINGS), "cartpole_swingup", 1, 0)[0]
+    return prepare("bsp", settings("bsp", "swingup", **SETTINGS), "cartpole_swingup", 1, 0)[0]
 
 
 def compiled() -> Callable[[], object]:
     """Each call is 1,000 steps of the environment."""
     loop, key = prepared(), jax.random.key(0)
-    box = [start(loop, key, ()).live]
+    box = [start(loop, key, ())]
 
     def go() -> object:
         box[0], _ = run_chunk(loop, key, (), box[0], STEPS // loop.env.times)
@@ -43,18 +42,23 @@ def driven() -> Callable[[], object]:
     """The same agent, functions compiled one by one, an action at a time from Python, MuJoCo stepping between."""
     loop = prepared()
     agent, env, held = loop.agent, ControlCartpole(), loop.env.times
-    act = eqx.filter_jit(lambda state, key, obs: agent.act(state, key, obs))
-    remember = eqx.filter_jit(lambda state, key, step: agent.update_buffer(state, key, step), donate="all")
-    learn = eqx.filter_jit(lambda state, key: agent.learn_from_buffer(state, key)[0], donate="all")
+    begin, epsilon = eqx.filter_jit(agent.begin), jnp.zeros(1)
+    act = eqx.filter_jit(
+        lambda state, key, obs, index: agent.act(state, key, obs[None], index[None], epsilon).action[0]
+    )
+    add = eqx.filter_jit(lambda run, key, step: remember(agent, *run, key, step), donate="all")
+    learn = eqx.filter_jit(lambda run, key: learn_once(agent, *run, key)[:2], donate="all")
     key = jax.random.key(0)
     obs = jnp.asarray(env.reset(seed=0)[0], jnp.float32)
-    box = [eqx.filter_jit(agent.init)(key, obs)]
+    state = eqx.filter_jit(agent.init)(key, obs)
+    index = begin(state, key)
+    box = [(state, empty_replay(agent, state, obs, act(state, key, obs, index)))]
 
     def go() -> object:
-        nonlocal obs, key
+        nonlocal obs, key, index
         for _ in range(STEPS // held):
-            key, key_act, key_mask, key_learn = jax.random.split(key, 4)
-            action = act(box[0], key_act, obs)
+            key, key_act, key_mask, key_learn, key_draw = jax.random.split(key, 5)
+            action = act(box[0][0], key_act, obs, index)
             reward, push = 0.0, int(action)
             for _ in range(held):
                 seen, paid, terminated, truncated, _ = env.step(push)
@@ -62,8 +66,10 @@ def driven() -> Callable[[], object]:
             following = jnp.asarray(seen, jnp.float32)
             flags = (jnp.asarray(terminated), jnp.asarray(truncated))
             step = Transition(obs, action, jnp.asarray(reward, jnp.float32), following, *flags)
-            box[0] = learn(remember(box[0], key_mask, step), key_learn)
-            obs = jnp.asarray(env.reset()[0], jnp.float32) if truncated else following
+            box[0] = learn(add(box[0], key_mask, step), key_learn)
+            obs = following
+            if truncated:
+                obs, index = jnp.asarray(env.reset()[0], jnp.float32), begin(box[0][0], key_draw)
         return jax.block_until_ready(box[0])
 
     go()

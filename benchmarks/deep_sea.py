@@ -12,8 +12,9 @@ import jax.numpy as jnp
 
 from benchmarks.base import Bench, best_interleaved
 from priorax.agents import build, settings
+from priorax.envs.interface import Task
 from priorax.envs.jax.deep_sea import DeepSea
-from priorax.replay import EnsembleBuffer, Transition
+from priorax.replay import DeviceReplay, Replay, Stored, Transition
 from priorax.training.backends.scan import Loop, run_chunk, start
 
 STEPS = 1000
@@ -23,10 +24,10 @@ def stepper(size: int, steps: int = STEPS, agent: str = "bsp", **changes: Any) -
     """A run of an agent, compiled and under way: each call goes on by so many steps."""
     env = DeepSea(size)
     chosen = settings(agent, **changes)
-    loop = Loop(env, build(chosen, 2, size * size), chosen.learn_every)
+    loop = Loop(env, build(agent, chosen, Task(2, size * size)), chosen.learn_every)
     key = jax.random.key(0)
     params = env.params(key)
-    box = [start(loop, key, params).live]
+    box = [start(loop, key, params)]
 
     def go() -> object:
         box[0], _ = run_chunk(loop, key, params, box[0], steps)
@@ -113,7 +114,7 @@ def products(batch: int, width: int = 20, members: int = 20) -> Callable[[], obj
 
 def _speed(seed: int) -> float:
     """Steps per second of one process with one thread."""
-    code = f"from priorax import train;print(train(size=20, seed={seed}, episodes=700).env_steps_per_second)"
+    code = f"from priorax import train;print(train(size=20, seed={seed}, episodes=700).steps_per_second)"
     environment = {**os.environ, "NPROC": "1"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     return float(done.stdout)
@@ -143,7 +144,7 @@ def run() -> Iterator[Bench]:
     yield Bench("two seeds at once: times the throughput of one", both / alone, 1.7, True, note)
 
     index = jnp.zeros((), jnp.int32)
-    example = Transition(index, index, jnp.zeros(()), index, jnp.zeros((), bool))
-    buffer = jax.block_until_ready(EnsembleBuffer(1_000_000, 20, 0.5).init(example))
+    example = Stored(Transition(index, index, jnp.zeros(()), index, jnp.zeros((), bool)))
+    buffer = jax.block_until_ready(DeviceReplay(Replay(1_000_000, 20, mask_prob=0.5)).init(example))
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(buffer)) / 1e9
     yield Bench("GB of a replay of 1,000,000 transitions, K=20", size, 1.0, False, "indices as observations, masks 0.5")

@@ -10,15 +10,16 @@ from benchmarks.base import Bench, best_interleaved
 from priorax.agents import AgentState, QLearner, settings
 from priorax.beliefs import values_of
 from priorax.envs.host.atari import Atari
-from priorax.replay import Drawn
-from priorax.training.backends.host import Actor, Learner, build_for, learn
+from priorax.replay import Sampled
+from priorax.training.backends.acting import Actor
+from priorax.training.backends.host import Learner, build_for, learn
 
 LANES, ROUNDS, BATCH = 8, 50, 32
 
 
 def made(agent: str = "bsp", **changes: object) -> tuple[QLearner, AgentState, Atari]:
     world = Atari("Freeway", LANES)
-    learner = build_for(settings(agent, "small", **changes), world)
+    learner = build_for(agent, settings(agent, "small", **changes), world)
     return learner, Learner(learner, world.reset(0)[0], 0).state, world
 
 
@@ -36,7 +37,7 @@ def acting() -> dict[str, Callable[[], object]]:
 
     def play() -> None:
         for _ in range(ROUNDS):
-            actor.advance(state.belief)
+            actor.advance(state)
 
     def emulator() -> None:
         for _ in range(ROUNDS):
@@ -59,25 +60,24 @@ def learning(members: int) -> tuple[Callable[[], object], float]:
     prior = None
     if members > 1:
         prior = rng.normal(size=(members, BATCH, world.num_actions, 1)).astype(np.float32)
-    drawn = Drawn(
+    sampled = Sampled(
         pictures[0],
         rng.integers(0, world.num_actions, BATCH),
         ones,
         ones,
         pictures[1],
-        ones,
-        np.ones((members, BATCH), bool),
+        np.ones((members, BATCH), np.float32),
+        np.full(members, BATCH),
         prior,
         prior,
-        np.zeros(0),
     )
     key, count = jax.random.key(0), np.asarray(BATCH)
 
     def go() -> object:
-        return jax.block_until_ready(learn(agent, state, drawn, count, key))
+        return jax.block_until_ready(learn(agent, state, sampled, count, key))
 
     go()
-    cost = learn.lower(agent, state, drawn, count, key).compile().compiled.cost_analysis()
+    cost = learn.lower(agent, state, sampled, count, key).compile().compiled.cost_analysis()
     return go, float(cost["flops"])
 
 

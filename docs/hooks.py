@@ -1,8 +1,7 @@
-"""What the site takes from outside docs/, without copies: results/, notebooks/, and single rows and sections of
-results/README.md.
+"""Include files from outside docs/ in the site: results/, notebooks/, and parts of results/README.md.
 
-In a page, a line `<!-- result: figure13 -->` becomes that result's picture, command and finding; `<!-- other results
--->`, on one line, all that are not on the page yet; `<!-- section: NAME -->` the section of that name.
+A line `<!-- result: figure13 -->` is replaced by that result's figure, command and description, `<!-- other results
+-->`, on one line, by all results that the page does not show, and `<!-- section: NAME -->` by the section of that name.
 """
 
 import re
@@ -29,7 +28,7 @@ class Result(NamedTuple):
 
 
 def results() -> dict[str, Result]:
-    """The rows that have a picture, by name."""
+    """Return the rows of the table that have a figure, by name."""
     found = {}
     for line in (ROOT / "results" / "README.md").read_text().splitlines():
         cells = [cell.strip() for cell in line.strip().strip("|").split(" | ")]
@@ -40,7 +39,17 @@ def results() -> dict[str, Result]:
 
 
 def section(name: str) -> str:
-    """A section of results/README.md, without its heading, its links as seen from a page beside the folder."""
+    """Return a section of results/README.md without its heading, with links relative to a page beside the folder.
+
+    Args:
+        name: Heading of the section.
+
+    Returns:
+        The Markdown text.
+
+    Raises:
+        ValueError: If there is no such section.
+    """
     text = (ROOT / "results" / "README.md").read_text()
     body = re.search(rf"^## {re.escape(name)}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
     if body is None:
@@ -49,16 +58,31 @@ def section(name: str) -> str:
 
 
 def shown(result: Result) -> str:
-    """A result as Markdown."""
+    """Format a result as Markdown.
+
+    Args:
+        result: The result.
+
+    Returns:
+        The Markdown text.
+    """
     return (
         f"![{result.name}](results/{result.picture})\n\n"
         f"**Command.** {result.command} (minutes: {result.minutes})\n\n"
-        f"**Seen here.** {result.seen}\n"
+        f"**Result.** {result.seen}\n"
     )
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add what is outside docs/."""
+    """Add files from outside docs/.
+
+    Args:
+        files: The files of the site.
+        config: The configuration of the site.
+
+    Returns:
+        All files.
+    """
     for folder, kinds in FOLDERS.items():
         for path in sorted((ROOT / folder).glob("*")):
             if path.suffix in kinds:
@@ -68,7 +92,15 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Fill in the lines that ask for something."""
+    """Replace the placeholders of a page.
+
+    Args:
+        markdown: The text of the page.
+        **_: Not used.
+
+    Returns:
+        The text with results and sections.
+    """
     rows = results()
     if "<!-- other results -->" in markdown:
         named = RESULT.findall(markdown)

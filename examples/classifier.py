@@ -1,4 +1,4 @@
-"""A classifier with doubt: two kinds of uncertainty, and answers withheld where it has never been."""
+"""Classification with epistemic and aleatoric uncertainty, and abstention far from the data."""
 
 import numpy as np
 from sklearn.datasets import make_moons

@@ -1,4 +1,4 @@
-"""An agent in a Gymnasium environment: learn, look at its doubt, deploy, save and load."""
+"""An agent in a Gymnasium environment: train, query its uncertainty, deploy, save and load."""
 
 import gymnasium
 import numpy as np
@@ -11,7 +11,7 @@ agent = Explorer("gymnasium:CartPole-v1", agent="bsp", seed=0)
 def tell(round):
     if round.evaluation is not None:
         print(f"after {round.steps} actions: returns {round.evaluation}")
-        return np.mean(round.evaluation) < 400  # False ends it
+        return np.mean(round.evaluation) < 400  # False stops training
     return True
 
 
@@ -28,6 +28,6 @@ while not over:
     total, over = total + reward, terminated or truncated
 print("one episode of what was learned:", total)
 
-agent.save("cartpole")  # a run's folder
+agent.save("cartpole")  # a run folder
 again = Explorer.load("cartpole")
 assert again.predict(obs) == agent.predict(obs)

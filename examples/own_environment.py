@@ -1,4 +1,4 @@
-"""Your own compiled environment: a corridor, a little reward near, a large one far away."""
+"""Your own compiled environment: a corridor with a small reward nearby and a large one far away."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -16,14 +16,14 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class Corridor:
-    """Action 1 goes right, action 0 left. The left end pays 0.001, the right end 1."""
+    """Action 1 moves right, action 0 left. The reward is 0.001 at the left end and 1 at the right end."""
 
     length: int = 12
     num_actions: int = 2
     default_params: Any = None
 
     @property
-    def num_states(self) -> int:  # observations are indices below it: networks become tables
+    def num_states(self) -> int:  # observations are state indices: networks become tables
         return self.length
 
     @property

@@ -1,4 +1,4 @@
-"""Your own Gymnasium environment: a lock, every digit of which must be right."""
+"""Your own Gymnasium environment: a combination lock."""
 
 import gymnasium
 import numpy as np
@@ -7,7 +7,7 @@ from priorax import Explorer
 
 
 class Lock(gymnasium.Env):
-    """Eight binary digits. A right one costs 0.01, a wrong one ends it, the last pays 1."""
+    """Eight binary digits. A correct digit costs 0.01, a wrong one ends the episode, the last one pays 1."""
 
     observation_space = gymnasium.spaces.Discrete(8)
     action_space = gymnasium.spaces.Discrete(2)

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from priorax import PriorEnsembleRegressor, fit
-from priorax.beliefs import Adam, Ensemble, spread
+from priorax.beliefs import Adam, Ensemble
 from priorax.networks import MLP, module
 
 X = np.linspace(-1, 1, 60)[:, None].astype(np.float32)
@@ -18,7 +18,7 @@ model = PriorEnsembleRegressor(num_members=5, network=net, steps=1000, random_st
 print(f"Equinox module: R² = {model.score(X, y):.3f}")
 
 
-# 2. A pair of functions: `init(key, x)` draws the numbers, `apply(params, x)` is the function at ONE input.
+# 2. A pair of functions: `init(key, x)` draws parameters, `apply(params, x)` evaluates the function at ONE input.
 def init(key, x):
     return {"centre": jax.random.uniform(key, (30,), minval=-1.2, maxval=1.2), "height": jnp.zeros(30)}
 
@@ -35,6 +35,6 @@ belief = Ensemble(
     optimizer=Adam(1e-2),
 )
 state = fit(belief, (X, y), key=jax.random.key(0), noise="bootstrap", steps=1000).state
-at_data, far = spread(belief, state, jax.random.key(1), np.array([[0.0], [3.0]], np.float32))[:, 0]
+at_data, far = belief.spread(state, jax.random.key(1), np.array([[0.0], [3.0]], np.float32))[:, 0]
 print(f"(init, apply) pair: spread {at_data:.2f} at x = 0, {far:.2f} at x = 3")
 assert far > 5 * at_data

@@ -1,11 +1,11 @@
-"""Your own prior: what the model believes where there is no data."""
+"""Your own prior function, which determines predictions far from the data."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from priorax import PriorEnsembleRegressor, fit
-from priorax.beliefs import belief_values, method
+from priorax.beliefs import method
 from priorax.networks import MLP
 from priorax.priors import Function, RandomFourier
 
@@ -15,19 +15,19 @@ far = np.array([[4.0]])
 
 settings = {"num_members": 10, "steps": 500, "random_state": 0}
 
-# 1. Ours, by name or as an object: how soon the functions change is part of what you believe.
+# 1. A built-in prior, by name or as an object; the length scale determines how fast functions vary.
 for prior in ("network", RandomFourier(lengthscale=0.5)):
     model = PriorEnsembleRegressor(prior=prior, **settings).fit(X, y)
     mean, std = model.predict(far, return_std=True)
     print(f"{prior!s:50} at x = 4: mean {mean[0]:.2f}, standard deviation {std[0]:.2f}")
 
-# 2. A function you know, the same for all members. It sees X as you gave it; y is standardised.
+# 2. A known function, the same for all members. It sees X as passed, and predicts standardised y.
 known = Function(lambda x: 3 * jax.nn.sigmoid(5 * (x - 3)))
 model = PriorEnsembleRegressor(prior=known, **settings).fit(X, y)
 print(f"a known step beyond x = 3: mean {model.predict(far)[0]:.2f}")
 
 
-# 3. One drawn for each member, by an (init, apply) pair: a step beyond x = 3 whose height nobody knows.
+# 3. A function drawn for each member, as an (init, apply) pair: a step of unknown height beyond x = 3.
 def init(key, x):
     return jax.random.uniform(key, maxval=4.0)
 
@@ -39,7 +39,7 @@ def apply(height, x):
 belief, noise = method("bsp", num_members=10, network=MLP((20, 20)), prior=(init, apply))
 state = fit(belief, (X, y), key=jax.random.key(0), noise=noise, steps=1000).state
 asked = jnp.array([[0.0], [4.0]])
-at_data, beyond = belief_values(belief, state, jax.random.key(1), asked)[:, :, 0].T
+at_data, beyond = belief.functions(state, jax.random.key(1), asked)[:, :, 0].T
 print("each member at x = 0:", np.round(at_data, 1))
 print("each member at x = 4:", np.round(beyond, 1))
 assert np.std(beyond) > 5 * np.std(at_data)

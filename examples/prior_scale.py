@@ -1,4 +1,4 @@
-"""Choosing the prior scale: the likelihood of data that lies outside."""
+"""Choosing the prior scale by the likelihood of out-of-distribution data."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ rng = np.random.default_rng(0)
 X = rng.uniform(-2, 2, (200, 1))
 y = np.sin(3 * X[:, 0]) + 0.1 * rng.standard_normal(200)
 
-outside = np.abs(X[:, 0]) > 1.5  # no random part: what does it say where it has not been?
+outside = np.abs(X[:, 0]) > 1.5  # not a random split: predictions outside the training data
 settings = {"num_members": 10, "heteroscedastic": True, "steps": 1000, "random_state": 0}
 scores = {}
 for scale in (0.3, 1.0, 3.0, 10.0):

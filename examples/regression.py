@@ -1,4 +1,4 @@
-"""An estimator that says where it does not know: data on [-1, 1], questions far outside."""
+"""Regression with epistemic uncertainty: data on [-1, 1], predictions far outside."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ for x, m, s in zip(asked[:, 0], mean, std, strict=True):
     print(f"x = {x:3.1f}   mean {m:6.2f}   epistemic standard deviation {s:5.2f}")
 assert std[3] > 5 * std[0]
 
-functions = model.sample(asked, num_samples=3)  # whole functions: Thompson sampling follows one
+functions = model.sample(asked, num_samples=3)  # functions drawn from the ensemble, as for Thompson sampling
 print("three draws at x = 5:", functions[:, 3].round(2))
 
 model.save("regression.safetensors")

@@ -1,5 +1,6 @@
 """Ape-X on a real Ray session: it keeps the pace, survives the death of any of its processes, and goes on."""
 
+import contextlib
 import csv
 import json
 import os
@@ -14,13 +15,16 @@ import pytest
 
 from priorax.agents import settings
 from priorax.envs.registry import make_world
-from priorax.replay import LaneStep, SequenceSettings
-from priorax.training.backends.host import BufferPlan, Learner, buffer_plan, build_for
-from priorax.training.backends.host_files import HostCheckpoints, HostEpisode
-from priorax.training.backends.ray import run_apex
-from priorax.training.backends.ray.cluster import PATIENCE, Worker, session
+from priorax.replay import FrameLayout, LaneStep, Replay
+from priorax.training import trainer
+from priorax.training.backends.host import Learner, build_for, frame_layout
+from priorax.training.backends.ray.cluster import PATIENCE, Calls, Worker, session
 from priorax.training.backends.ray.rollout import Rollout, RolloutPlan, Weights
-from priorax.training.backends.ray.shard import Chunk, Shard
+from priorax.training.backends.ray.shard import Chunk, Shard, ShardPlan
+from priorax.training.checkpoint import Checkpoints
+from priorax.training.folder import read_episodes
+from priorax.training.setup import Workers, set_up
+from priorax.training.trainer import Until, train
 
 pytestmark = pytest.mark.xdist_group("ray")  # one session serves all
 
@@ -40,7 +44,8 @@ TASK = {"env": "pixel_deep_sea", "size": 4, "changes": CHANGES}
 
 @pytest.fixture(scope="module")
 def ray():
-    with session(None, 4) as ray:
+    with session(None, 4) as ray, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trainer, "REPORT_SECONDS", 0.0)  # tests look at every turn
         yield ray
 
 
@@ -64,48 +69,87 @@ class Assassin:
         self.seen = {}
 
     def __call__(self, progress):
-        self.seen.update({pid: name for name, pid in progress.processes.items()})
+        processes = progress.cluster.processes
+        self.seen.update({pid: name for name, pid in processes.items()})
         if self.before is None and progress.updates > 5:
             self.before = progress
-            os.kill(progress.processes[self.victim], signal.SIGKILL)
+            os.kill(processes[self.victim], signal.SIGKILL)
         elif self.before is not None:
             self.after = progress
 
     @property
     def noticed(self):
-        return self.after is not None and self.after.restarts > 0
+        return self.after is not None and self.after.cluster.restarts > 0
 
 
 def test_a_run_reaches_its_steps_at_the_pace_of_its_settings(ray, tmp_path):
-    result = run_apex(**TASK, steps=600, actors=2, shards=2, out=tmp_path / "run")
-    assert 600 <= result.steps < 600 + LANES
+    result = train(**TASK, steps=600, workers=Workers(2, 2), out=tmp_path / "run")
+    cluster = result.cluster
+    assert result.backend == "ray" and 600 <= result.steps < 600 + LANES
     assert {row.lane for row in result.history} == set(range(2 * LANES))
     assert [row.episode for row in result.history] == list(range(1, result.episodes + 1))
     steps = [row.step for row in result.history]
     assert steps == sorted(steps) and steps[-1] <= result.steps
     slack = 2 * 16 * LANES * 2 / EVERY
     assert (result.steps - 200) / EVERY - slack <= result.updates <= result.steps / EVERY
-    assert min(result.acted_on) >= result.updates - 2 * slack  # weights reached all actors
-    assert min(result.acted_on) > 0
-    assert result.restarts == 0 and 0 <= result.idle_share <= 1 and 0 <= result.spare_share <= 1
+    assert min(cluster.acted_on) >= result.updates - 2 * slack  # weights reached all actors
+    assert min(cluster.acted_on) > 0
+    assert (cluster.actors, cluster.shards, cluster.restarts) == (2, 2, 0)
+    assert 0 <= cluster.idle_share <= 1 and 0 <= cluster.spare_share <= 1
     assert np.isfinite(result.history[-1].loss) and result.history[-1].loss > 0
-    assert json.loads((tmp_path / "run" / "result.json").read_text())["steps"] == result.steps
+    saved = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert saved["steps"] == result.steps and saved["cluster"]["acted_on"] == cluster.acted_on
+    assert result.policy.predict(make_world("pixel_deep_sea", 1, size=4).reset(0)[0]) in (0, 1)
+
+
+def test_updates_keep_step_with_actions(ray):
+    """Of actions: where episodes are of one, every other round of a lane only begins another."""
+    asked = {**TASK, "size": 1, "changes": {**CHANGES, "learn_every": 1, "updates": 1}}
+    result = train(**asked, steps=400, workers=Workers(1))
+    slack, before = 2 * 16 * LANES, 32 + 16 * LANES  # due at the end; played before learning began
+    assert 400 - before - slack <= result.updates <= 400 - 32
+
+
+def test_evaluations_are_played_where_they_are_due(ray, tmp_path):
+    """No actor plays beyond one before it was played."""
+    result = train(**TASK, steps=200, evaluate_every=64, evaluation_episodes=3, workers=Workers(2), out=tmp_path)
+    with (tmp_path / "evaluations.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["episode"]) for row in rows] == [1, 2, 3] * 3
+    steps = [int(row["step"]) for row in rows[::3]]
+    assert all(due <= step < due + LANES for due, step in zip((64, 128, 192), steps, strict=True))
+    assert result.evaluation == pytest.approx(np.mean([float(row["total_return"]) for row in rows[-3:]]))
+
+
+def test_advice_is_by_what_was_learned_from_last(ray):
+    setup = set_up("bsp", TASK["env"], size=4, changes=CHANGES, workers=Workers(1))
+    with contextlib.closing(setup.backend) as backend:
+        assert backend.recent(8) is None
+        run = trainer.Trainer(setup)
+        while backend.updates < 3:
+            run.advance(Until())
+        obs, action = backend.recent(8)
+    assert obs.shape == (8, *backend.interface.sight.frame_shape) and action.shape == (8,) and obs.any()
 
 
 def test_what_an_actor_plays_with_and_sends(ray):
     chosen = settings("bsp", "small", **CHANGES)
     world = make_world("pixel_deep_sea", LANES, size=4)
-    agent = build_for(chosen, world)
-    shard = Worker("replay shard 0", Shard, lambda _: (buffer_plan(agent, world, 2 * LANES, 400), LANES, 0))
-    state = Learner(agent, world.reset(0)[0], 0).state.belief
+    agent = build_for("bsp", chosen, world)
+    learner = Learner(agent, world.reset(0)[0], 0)
+    plan = ShardPlan(agent.replay, frame_layout(agent, learner.state, world, 2 * LANES))
+    shard = Worker("replay shard 0", Shard, lambda _: (plan, LANES, 0))
+    state = learner.state.belief
     weights = Weights(7, *jax.device_get((state.params, state.aux)))
-    rollout = Rollout(RolloutPlan(chosen, "pixel_deep_sea", None, 4, 0, 1, 2, 1, 0), 0)
-    answer = rollout.play(weights, jax.device_get(state.frozen), shard.handle, 10)
-    assert answer.rounds == 10 and answer.updates == 7
+    rollout = Rollout(RolloutPlan("bsp", chosen, "pixel_deep_sea", None, 4, 0, 1, 2, 1, 0), 0)
+    answer = rollout.play(weights, jax.device_get(state.frozen), shard.handle, 10, episodes=100)
+    assert answer.rounds == 10 and answer.actions == 8 * LANES and answer.updates == 7
+    assert rollout.actor.episodes == 100 + len(answer.ended) == 100 + 2 * LANES
     # of 10 moments, 3 wait for their errors and 3 more of the 7 sent for their returns; the fifth began nothing
     assert answer.size == ray.get(shard.handle.size.remote()) == LANES * 4
-    assert {played.lane for _, played in answer.ended} == {2, 3}
-    same = jax.tree.map(np.array_equal, (rollout.belief.params, rollout.belief.frozen), (state.params, state.frozen))
+    assert {ended.lane for _, ended in answer.ended} == {2, 3}
+    played = rollout.state.belief
+    same = jax.tree.map(np.array_equal, (played.params, played.frozen), (state.params, state.frozen))
     assert all(jax.tree.leaves(same))
     for _ in range(PATIENCE - 1):
         shard.revive("a test")
@@ -113,9 +157,9 @@ def test_what_an_actor_plays_with_and_sends(ray):
         shard.revive("a test")
     shard.end()
     lost = rollout.play(weights, state.frozen, shard.handle, 10)
-    assert lost.size is None and lost.rounds == 10 and len(rollout.unsent.moments.action) == 10
+    assert lost.size is None and lost.rounds == 10 and len(rollout.unsent.steps.action) == 10
     again = rollout.play(weights, state.frozen, shard.handle, 10)  # it does not go on before that is sent
-    assert again.size is None and again.rounds == 0 and len(rollout.unsent.moments.action) == 10
+    assert again.size is None and again.rounds == again.actions == 0 and len(rollout.unsent.steps.action) == 10
 
 
 def test_a_killed_rollout_actor_comes_back_to_its_lanes(ray):
@@ -127,8 +171,8 @@ def test_a_killed_rollout_actor_comes_back_to_its_lanes(ray):
             later.append(len(history))
         return bool(later) and {row.lane for row in history[later[0] :]} >= {2, 3}
 
-    result = run_apex(**TASK, steps=100_000, actors=2, report=assassin, stop=stop)
-    assert result.restarts == 1 and result.steps < 100_000
+    result = train(**TASK, steps=100_000, workers=Workers(2), report=assassin, stop=stop)
+    assert result.cluster.restarts == 1 and result.steps < 100_000
     assert result.updates > assassin.before.updates  # the learner went on
     again = [pid for pid, name in assassin.seen.items() if name == "rollout actor 1"]
     assert len(again) == 2
@@ -137,14 +181,14 @@ def test_a_killed_rollout_actor_comes_back_to_its_lanes(ray):
 
 def test_a_killed_replay_shard_is_filled_anew(ray):
     assassin = Assassin("replay shard 0")
-    result = run_apex(
+    result = train(
         **TASK,
         steps=100_000,
-        actors=2,
+        workers=Workers(2),
         report=assassin,
         stop=lambda history: assassin.noticed and assassin.after.updates > assassin.before.updates + 60,
     )
-    assert result.restarts == 1 and result.steps < 100_000
+    assert result.cluster.restarts == 1 and result.steps < 100_000
     assert {row.lane for row in result.history[-20:]} == set(range(2 * LANES))
 
 
@@ -154,51 +198,53 @@ def test_a_signal_leaves_a_checkpoint_and_no_process(number, error, ray, tmp_pat
     seen = {}
 
     def report(progress):
-        seen.update(progress.processes)
+        seen.update(progress.cluster.processes)
         if progress.updates > 5:
             os.kill(os.getpid(), number)
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background
     with pytest.raises(error):
-        run_apex(**TASK, actors=1, out=tmp_path / "run", report=report)
+        train(**TASK, workers=Workers(1), out=tmp_path / "run", report=report)
     signal.signal(signal.SIGINT, before)
-    commit = HostCheckpoints(tmp_path / "run" / "checkpoint").last
-    assert commit.tally.rounds > 0
+    commit = Checkpoints(tmp_path / "run" / "checkpoint").last
+    assert commit.step > 0
     with (tmp_path / "run" / "episodes.csv").open() as file:
-        assert len(list(csv.DictReader(file))) == commit.tally.finished > 0
+        assert len(list(csv.DictReader(file))) == commit.episodes > 0
     assert set(seen) == {"rollout actor 0", "replay shard 0"} and all(gone(pid) for pid in seen.values())
     assert ray.is_initialized()  # it was not begun by the run
 
 
 def test_a_killed_driver_is_resumed(ray, tmp_path):
     out = tmp_path / "run"
-    asked = {**TASK, "actors": 1, "out": str(out)}
+    asked = {**TASK, "out": str(out)}
     code = (
-        "from priorax.caching import enable_compilation_cache; from priorax.training.backends.ray import run_apex; "
-        f"enable_compilation_cache(); run_apex(**{asked!r}, steps=100_000, checkpoint_seconds=0.2)"
+        "from priorax.caching import enable_compilation_cache; from priorax.training.setup import Workers; "
+        "from priorax.training.trainer import train; enable_compilation_cache(); "
+        f"train(**{asked!r}, workers=Workers(1), steps=100_000, checkpoint_seconds=0.2)"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     folder, deadline, finished = out / "checkpoint", time.monotonic() + 300, 0
     while finished < 50 and time.monotonic() < deadline:
         assert process.poll() is None
         time.sleep(0.05)
-        last = HostCheckpoints(folder).last
-        finished = last.tally.finished if last else 0
+        last = Checkpoints(folder).last
+        finished = last.episodes if last else 0
     process.send_signal(signal.SIGKILL)
     process.wait()
-    tally = HostCheckpoints(folder).last.tally
-    before = tally.rounds * LANES
-    result = run_apex(**asked, steps=before + 200, resume=True)
+    saved = Checkpoints(folder).last
+    before, updates = saved.step, int(Checkpoints(folder).state()["state.updates"])
+    assert updates > 0
+    result = train(**asked, workers=Workers(1), steps=before + 200, resume=True)
     assert before + 200 <= result.steps < before + 200 + LANES
-    with (out / "episodes.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert [int(row["episode"]) for row in rows] == list(range(1, result.episodes + 1))
-    assert [HostEpisode(*row.values()) for row in rows] == [HostEpisode(*map(str, row)) for row in result.history]
-    old, new = result.history[: tally.finished], result.history[tally.finished :]
+    rows = read_episodes(out)
+    assert [row.episode for row in rows] == list(range(1, result.episodes + 1))
+    assert rows == list(result.history)
+    assert updates < result.updates <= updates + 200 / EVERY, "updates go on being counted"
+    old, new = result.history[: saved.episodes], result.history[saved.episodes :]
     assert len(old) >= 50 and max(row.step for row in old) <= before
     assert new and before < min(row.step for row in new) and {row.lane for row in new} == set(range(LANES))
     with pytest.raises(ValueError, match="actors was 1, is 2"):
-        run_apex(**{**asked, "actors": 2}, steps=before + 400, resume=True)
+        train(**asked, workers=Workers(2), steps=before + 400, resume=True)
 
 
 def chunk(first, count):
@@ -212,12 +258,12 @@ def chunk(first, count):
 
 def test_a_shard_keeps_whole_stacks_of_the_newest_incarnation():
     def made():
-        return Shard(BufferPlan(SequenceSettings(100, 2, stack=4), (), np.dtype(np.uint8), None), 1, 0)
+        return Shard(ShardPlan(Replay(100, batch_size=4), FrameLayout(2, (), np.dtype(np.uint8), stack=4)), 1, 0)
 
     shard = made()
     assert shard.add(1, 0, chunk(True, 10)) == 9
-    assert shard.draw(4, 10) == (9, None)
-    size, drawn = shard.draw(4, 9)
+    assert shard.draw(10) == (9, None)
+    size, drawn = shard.draw(9)
     assert size == 9 and drawn.obs.shape == (4, 4)
     shard = made()
     assert shard.add(1, 0, chunk(False, 10)) == 6  # three frames of the first stack were never seen
@@ -230,26 +276,51 @@ def test_a_shard_keeps_whole_stacks_of_the_newest_incarnation():
     [
         ({"agent": "bpsp"}, "agent='bpsp' is unknown; did you mean 'bsp'"),
         ({"steps": 0}, "steps=0 must be a whole number of at least 1"),
-        ({"actors": 0}, "actors=0 must be"),
-        ({"shards": 3}, "shards=3 must be at most actors=2, or some get nothing; pass shards=2"),
+        ({"workers": Workers(0)}, "actors=0 must be"),
+        ({"workers": Workers(2, 3)}, "shards=3 must be at most actors=2, or some get nothing; pass shards=2"),
         ({"seed": -1}, "seed=-1 must be"),
         ({"checkpoint_seconds": -1.0}, "checkpoint_seconds=-1.0 must be"),
         ({"changes": {"learn_every": 0}}, "learn_every=0 must be"),
         ({"changes": {"capacity": 3000}}, "capacity=3000 may never hold learn_after=2000 .* raise capacity to 4048"),
-        ({"agent": "ucb", "changes": {"torso": "none"}}, "bonus_scale=0.1 needs one count of visits.*priorax train"),
+        ({"changes": {"shared_batch": False, "priority": 0.0}}, "shared_batch=False .* on Ray use shared_batch=True"),
+        ({"agent": "ucb", "changes": {"torso": "none"}}, "agent='ucb' counts visits.*priorax train.*bonus_scale=0"),
         ({"game": "Freeway"}, "game='Freeway' is for env='atari'"),
         ({"env": "atari"}, "game=None: env='atari' needs the name of a game"),
-        ({"agent": "rlsvi", "changes": {"torso": "none"}}, "rlsvi needs finite states"),
+        ({"agent": "rlsvi"}, "preset='small' is for agents with the setting torso"),
+        ({"agent": "rlsvi", "preset": "tuned"}, "rlsvi needs finite states"),
+        ({"agent": "rlsvi", "env": "gymnasium:FrozenLake-v1"}, "does not learn Q from replay, so it cannot run on Ray"),
+        ({"backend": "host", "workers": Workers(1)}, "workers=.* are for backend='ray'"),
     ],
 )
 def test_wrong_arguments_are_refused(wrong, message):
     with pytest.raises(ValueError, match=message):
-        run_apex(**{"env": "pixel_deep_sea", "steps": 100, **wrong})
+        train(**{"env": "pixel_deep_sea", "steps": 100, "backend": "ray", **wrong})
+
+
+def test_objects_are_refused():
+    with pytest.raises(ValueError, match="backend='ray' makes environments in other processes, by name"):
+        train("bsp", make_world(TASK["env"], 1, size=4), backend="ray", steps=10)
+    agent = build_for("bsp", settings("bsp", "small", **CHANGES), make_world(TASK["env"], 1, size=4))
+    with pytest.raises(ValueError, match="on Ray agents are built in other processes"):
+        train(agent, TASK["env"], backend="ray", steps=10)
+
+
+def test_what_a_worker_raises_is_told_in_its_own_words(ray):
+    class Failing:  # in a function, or workers could not find it
+        def fail(self):
+            raise ValueError("the reward is nan")
+
+    worker, calls = Worker("rollout actor 0", Failing, lambda _: ()), Calls()
+    calls.begin(worker, "fail")
+    with pytest.raises(ValueError, match=r"^the reward is nan$"):
+        while not calls.ended(1.0):
+            pass
+    worker.end()
 
 
 def test_too_many_workers_and_no_ray_are_refused(ray, monkeypatch):
     with pytest.raises(ValueError, match=r"actors \+ shards = 51 need a CPU each, and this Ray session has 4"):
-        run_apex(**TASK, steps=100, actors=50)
+        train(**TASK, steps=100, workers=Workers(50))
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ValueError, match=r'pip install "priorax\[cluster\]"'):
-        run_apex(**TASK, steps=100)
+        train(**TASK, steps=100, backend="ray")

@@ -40,6 +40,7 @@ def test_seeds_make_different_bandits():
     assert len(draws) == 5
 
 
+@pytest.mark.slow
 def test_exact_thompson_sampling_has_logarithmic_regret_and_greed_has_linear():
     bandit = LinearBandit(10, 3)
     exact = method("exact", noise_std=1.0)
@@ -52,6 +53,7 @@ def test_exact_thompson_sampling_has_logarithmic_regret_and_greed_has_linear():
     assert curves["exact"][-1] < 0.5 * curves["greedy"][-1]
 
 
+@pytest.mark.slow
 def test_more_members_of_ensemble_sampling_come_closer_to_exact():
     bandit = LinearBandit(20, 5)
     few, many = (

@@ -25,9 +25,8 @@ from priorax.heads import C51
 from priorax.networks import MLP, Layer
 
 KEY = jax.random.key(0)
-belief_values = eqx.filter_jit(beliefs.belief_values)
+functions = eqx.filter_jit(lambda belief, *rest: belief.functions(*rest))
 draw_values = eqx.filter_jit(beliefs.draw_values)
-spread = eqx.filter_jit(beliefs.spread)
 X = jnp.asarray(np.random.default_rng(0).standard_normal((16, 3)))
 Y = X[:, :2] ** 2
 NETWORK = MLP((6, 5))
@@ -289,9 +288,24 @@ def test_every_method_of_table_1_answers_the_protocol(name):
     assert info.loss.shape == (belief.num_streams,)
     out = forward(belief, state, X, KEY)
     assert out.shape == (belief.num_streams, 16, 1, belief.head.size)
-    a, b = (np.asarray(belief_values(belief, state, KEY, X, 7)) for _ in range(2))
+    a, b = (np.asarray(functions(belief, state, KEY, X, 7)) for _ in range(2))
     np.testing.assert_array_equal(a, b)
     assert np.all(np.isfinite(a))
+
+
+def test_every_method_of_table_1_says_what_it_can_do():
+    said = {name: method(name).belief for name in METHODS}
+    members = {"ensemble": 20, "bs": 20, "bsr": 20, "bsp": 20, "c51": 1, "qr": 1, "count": 1}
+    assert {name: b.num_members for name, b in said.items() if b.num_members is not None} == members
+    assert {name for name, b in said.items() if b.draws_members} == {"ensemble", "bs", "bsr", "bsp", "count"}
+    assert {name for name, b in said.items() if b.has_prior} == {"bsp"}
+    assert {name for name, b in said.items() if b.stores_prior} == {"bsp"}
+    assert {name for name, b in said.items() if b.pays_bonus} == {"count"}
+    assert {name for name, b in said.items() if not b.by_gradient} == {"exact"}
+    assert {name: b.num_streams for name, b in said.items() if b.num_streams > 1} == dict.fromkeys(
+        list(members)[:4], 20
+    )
+    assert all(b.prior_scale == 1.0 for b in said.values())
 
 
 def test_an_unknown_method_gives_the_nearest_name():

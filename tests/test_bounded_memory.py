@@ -5,10 +5,9 @@ import pickle
 import numpy as np
 import pytest
 
-from priorax.training.backends.host_files import HostEpisode
-from priorax.training.backends.scan import Episode
 from priorax.training.distinct import Distinct
 from priorax.training.history import History
+from priorax.training.records import Episode
 
 
 def numbers(first, end):
@@ -37,7 +36,9 @@ def test_many_cells_are_counted_to_three_percent_in_little_memory(count):
 
 
 def row(i):
-    return HostEpisode(i, 10 * i, i % 3, float(np.sin(i)), i % 7, 0.1 * i, 2 * i)
+    """Of an environment on the host, which tells no regret."""
+    loss = None if i < 5 else 0.1 * i
+    return Episode(i, 10 * i, i % 3, float(np.sin(i)), i % 7, loss, 2 * i, None, None, None)
 
 
 @pytest.mark.parametrize("count", [0, 500, 5000], ids=["none", "exact", "approximate"])
@@ -53,7 +54,7 @@ def test_what_was_seen_goes_on_from_a_file(count):
 
 def test_a_history_is_a_list_whose_old_rows_are_in_a_file():
     rows = [row(i) for i in range(1, 96)]
-    found = History(HostEpisode, rows[:50], kept=10)
+    found = History(Episode, rows[:50], kept=10)
     for each in rows[50:]:
         found.append(each)
     assert len(found) == 95 and list(found) == rows and found == rows and rows == found
@@ -64,22 +65,25 @@ def test_a_history_is_a_list_whose_old_rows_are_in_a_file():
         found[95]
     assert found.ends(5) == rows[:5] + rows[-5:] and found.ends(50) == rows
     assert found.best == max(each.total_return for each in rows)
-    assert isinstance(found[2], HostEpisode) and isinstance(found[2].episode, int)
-    assert found != rows[:-1] and found != History(HostEpisode, rows[1:], kept=10)
+    assert isinstance(found[2], Episode) and isinstance(found[2].episode, int)
+    assert found != rows[:-1] and found != History(Episode, rows[1:], kept=10)
     again = pickle.loads(pickle.dumps(found))
     assert again == found and again.best == found.best
     assert "95 rows" in repr(found)
 
 
 def test_rows_of_the_compiled_loop_come_back_to_the_bit():
-    rows = [Episode(i, 0.1 * i, i, i % 2 == 0, i % 3 == 0, 1 / (i + 1), 0.3) for i in range(50)]
+    rows = [
+        Episode(i, 5 * i, 0, 0.1 * i, 5, 0.3 / (i + 1), None, i % 2 == 0, i % 3 == 0, 1 / (i + 1)) for i in range(50)
+    ]
     found = History(Episode, rows, kept=5)
     assert list(found) == rows and all(isinstance(each.bad, bool) for each in found)
 
 
 def test_memory_holds_no_more_than_twice_what_is_kept():
-    found = History(HostEpisode, kept=10)
+    found = History(Episode, kept=10)
     for i in range(1000):
         found.append(row(i))
         assert len(found) == i + 1
-    assert sum(len(part) for part in vars(found).values() if isinstance(part, list)) < 20
+    lists = [part for part in vars(found).values() if isinstance(part, list)]
+    assert sum(isinstance(each, Episode) for part in lists for each in part) < 20

@@ -194,14 +194,14 @@ def test_bounds_give_the_scale_and_whole_numbers_are_actions_from_their_lowest()
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ({"acts": specs.BoundedArray((), float, -1, 1)}, "must have finitely many"),
-        ({"acts": specs.BoundedArray((2,), int, 0, 1)}, "must have finitely many"),
-        ({"acts": specs.Array((), int)}, "must have finitely many"),
-        ({"sees": {"where": specs.Array((2,), float)}}, "must be seen as one array; join"),
-        ({"sees": (specs.Array((2,), float),)}, "must be seen as one array; join"),
-        ({"sees": specs.StringArray(())}, "seen as object, and must be seen as numbers"),
-        ({"sees": specs.Array((2,), complex)}, "must be seen as numbers"),
-        ({"pays": specs.Array((2,), float)}, "must pay one number"),
+        ({"acts": specs.BoundedArray((), float, -1, 1)}, "must be a DiscreteArray or a BoundedArray of one integer"),
+        ({"acts": specs.BoundedArray((2,), int, 0, 1)}, "must be a DiscreteArray or a BoundedArray of one integer"),
+        ({"acts": specs.Array((), int)}, "must be a DiscreteArray or a BoundedArray of one integer"),
+        ({"sees": {"where": specs.Array((2,), float)}}, "must be one array; concatenate"),
+        ({"sees": (specs.Array((2,), float),)}, "must be one array; concatenate"),
+        ({"sees": specs.StringArray(())}, "observations of type object, which must be numbers"),
+        ({"sees": specs.Array((2,), complex)}, "must be numbers"),
+        ({"pays": specs.Array((2,), float)}, "must be one number"),
     ],
 )
 def test_what_cannot_be_a_world_is_refused(spec, words):
@@ -238,6 +238,7 @@ def test_without_bsuite_one_is_told_what_to_install(monkeypatch):
         make_world("bsuite:catch/0", 1)
 
 
+@pytest.mark.slow
 def test_pictures_that_cannot_be_downloaded_are_told_and_the_sweep_goes_on(monkeypatch, tmp_path):
     def fails():
         raise OSError("no network")
@@ -278,6 +279,7 @@ def swept(tmp_path_factory):
     return out, ran, shares
 
 
+@pytest.mark.slow
 def test_bsuite_reads_what_a_sweep_writes(swept):
     out, ran, shares = swept
     frame, _ = csv_load.load_bsuite(str(out))

@@ -13,9 +13,9 @@ def test_calibration_of_numbers_tells_right_from_too_sure():
     right = calibration.of_numbers(truth, mean, std, 0.0)
     assert right.error < 0.015
     assert right.error <= right.by_chance
-    assert "as it should be" in right.verdict
+    assert "well calibrated" in right.verdict
     sure, unsure = (calibration.of_numbers(truth, mean, std * factor, 0.0) for factor in (0.4, 2.5))
-    assert (sure.verdict, unsure.verdict) == ("too sure", "not sure enough")
+    assert (sure.verdict, unsure.verdict) == ("overconfident", "underconfident")
     assert sure.error > 0.15
     assert unsure.error > 0.15
     assert right.log_loss < min(sure.log_loss, unsure.log_loss)
@@ -30,11 +30,11 @@ def test_calibration_of_classes_tells_right_from_too_sure():
     truth = np.array([random.choice(3, p=row) for row in proba])
     right = calibration.of_classes(truth, proba, 0)
     assert right.error < 0.03
-    assert "as it should be" in right.verdict
+    assert "well calibrated" in right.verdict
     sharp = proba**4 / np.sum(proba**4, axis=1, keepdims=True)
-    assert calibration.of_classes(truth, sharp, 0).verdict == "too sure"
+    assert calibration.of_classes(truth, sharp, 0).verdict == "overconfident"
     flat = proba**0.25 / np.sum(proba**0.25, axis=1, keepdims=True)
-    assert calibration.of_classes(truth, flat, 0).verdict == "not sure enough"
+    assert calibration.of_classes(truth, flat, 0).verdict == "underconfident"
     assert sum(right.weight) == pytest.approx(1)
     assert right.error == pytest.approx(
         sum(w * abs(p - k) for w, p, k in zip(right.weight, right.promised, right.kept, strict=True))

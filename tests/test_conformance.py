@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 from priorax import train
-from priorax.agents import AGENTS, QLearner, settings
-from priorax.training.backends.scan import run_chunk, start
+from priorax.agents import QLearner, agent_spec, settings
+from priorax.agents.settings import EnsembleSettings, hints
+from priorax.names import AGENTS
+from priorax.replay import DeviceReplay, Stored, Transition
+from priorax.training.backends.scan import CHUNK, prepare, run_chunk, start
 from priorax.training.folder import read_episodes
-from priorax.training.trainer import CHUNK, prepare
 
 DISCOUNT = 0.9
 ONE, FIRST, SECOND, GOOD, BAD, CHOICE = range(6)
@@ -86,10 +88,11 @@ def probes(agent):
 
 @functools.cache
 def prepared(agent):
-    changes = {**ALL, **CHANGES.get(agent, {})}
-    if settings(agent).num_members == 1:
+    known = hints(agent_spec(agent).settings)
+    changes = {**{name: value for name, value in ALL.items() if name in known}, **CHANGES.get(agent, {})}
+    if agent_spec(agent).changes.get("num_members") == 1:
         del changes["num_members"]
-    return changes, prepare(settings(agent, **changes), probes(agent), 1, 0)
+    return changes, prepare(agent, settings(agent, **changes), probes(agent), 1, 0)
 
 
 @functools.cache
@@ -97,7 +100,7 @@ def lived(agent, seed=0, scale=1.0, chunks=2):
     """The agent's state, its values of all states, and the rewards of its first chunk."""
     _, (loop, _, params) = prepared(agent)
     key, params = jax.random.key(seed), Scale(params.reward * scale)
-    live = start(loop, key, params).live
+    live = start(loop, key, params)
     rewards = []
     for _ in range(chunks):
         live, steps = run_chunk(loop, key, params, live, CHUNK)
@@ -107,7 +110,15 @@ def lived(agent, seed=0, scale=1.0, chunks=2):
     return live, np.asarray(values), rewards
 
 
-@pytest.mark.parametrize("agent", [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in AGENTS])
+ALIKE = ("bsr", "bs", "ensemble", "eps_greedy", "bbb", "qr")
+"""Agents that run the code of another one here, with other numbers."""
+
+
+def marks(agent):
+    return [pytest.mark.xdist_group(agent), *([pytest.mark.slow] if agent in ALIKE else [])]
+
+
+@pytest.mark.parametrize("agent", [pytest.param(name, marks=marks(name)) for name in AGENTS])
 class TestEveryAgent:
     def test_knows_the_values_of_the_probes(self, agent):
         _, values, _ = lived(agent)
@@ -128,7 +139,9 @@ class TestEveryAgent:
     def test_stays_finite_under_extreme_rewards(self, agent):
         live, values, _ = lived(agent, scale=1e6, chunks=1)
         assert np.all(np.isfinite(values))
-        leaves = [leaf for leaf in jax.tree.leaves(live.agent) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+        leaves = [
+            leaf for leaf in jax.tree.leaves((live.agent, live.replay)) if jnp.issubdtype(leaf.dtype, jnp.floating)
+        ]
         assert all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in leaves)
 
     def test_is_compiled_once(self, agent):
@@ -137,6 +150,7 @@ class TestEveryAgent:
         lived(agent, seed=2, scale=2.0, chunks=1)
         assert run_chunk._cached._cache_size() == before
 
+    @pytest.mark.slow
     def test_goes_on_from_a_checkpoint_to_the_bit(self, agent, tmp_path):
         changes, _ = prepared(agent)
         asked = {"agent": agent, "env": probes(agent), "changes": changes}
@@ -146,16 +160,15 @@ class TestEveryAgent:
         assert read_episodes(tmp_path / "parts") == read_episodes(tmp_path / "whole")
 
     def test_has_masks_or_says_that_it_has_none(self, agent):
-        changes, (loop, _, _) = prepared(agent)
-        masked = settings(agent, **{**changes, "mask_prob": 0.5})
-        if not isinstance(loop.agent, QLearner):
-            return  # counts all: there is nothing to mask
-        if settings(agent).belief != "ensemble":
-            with pytest.raises(ValueError, match=r"mask_prob=0\.5 does not go with belief"):
-                prepare(masked, Probes(), 1, 0)
+        changes, _ = prepared(agent)
+        if agent_spec(agent).settings is not EnsembleSettings:
+            with pytest.raises(ValueError, match=f"setting='mask_prob' means nothing for agent={agent!r}"):
+                settings(agent, **{**changes, "mask_prob": 0.5})
             return
-        buffer = prepare(masked, Probes(), 1, 0)[0].agent.buffer
-        add = lambda state, key: (buffer.add(state, jnp.zeros(()), key), None)  # noqa: E731
-        state, _ = jax.lax.scan(add, buffer.init(jnp.zeros(())), jax.random.split(jax.random.key(0), 60))
-        counts = np.asarray(buffer.counts(state))
+        masked = settings(agent, **{**changes, "mask_prob": 0.5})
+        replay = DeviceReplay(prepare(agent, masked, Probes(), 1, 0)[0].agent.replay)
+        step = Stored(Transition(*[jnp.zeros(())] * 6))
+        add = lambda buffer, key: (replay.add(buffer, step, key), None)  # noqa: E731
+        buffer, _ = jax.lax.scan(add, replay.init(step), jax.random.split(jax.random.key(0), 60))
+        counts = np.asarray(replay.counts(buffer))
         assert np.all((counts > 10) & (counts < 50))

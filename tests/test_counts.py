@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 
 from conftest import init, observe
-from priorax import beliefs
 from priorax.beliefs import Counts, Ensemble, GaussianCount, HashCount, OneHotCount, TableCount, plain_batch
 from priorax.networks import MLP, Table
 
 KEY = jax.random.key(0)
-spread = eqx.filter_jit(beliefs.spread)
+spread = eqx.filter_jit(lambda belief, *rest: belief.spread(*rest))
 X = jnp.asarray(np.random.default_rng(0).standard_normal((16, 3)))
 Y = X[:, :2] ** 2
 
@@ -98,7 +97,7 @@ def test_a_hash_tells_pictures_apart_and_counts_each():
 
 
 def test_a_covariance_of_a_whole_picture_is_refused():
-    with pytest.raises(ValueError, match=r"x has 28224 numbers.*HashCount"):
+    with pytest.raises(ValueError, match=r"x has 28224 components.*HashCount"):
         GaussianCount().init(jnp.zeros((4, 84, 84)))
     with pytest.raises(ValueError, match="bits=40"):
         HashCount(bits=40)

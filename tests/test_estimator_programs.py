@@ -21,7 +21,7 @@ LABELS = np.where(X[:, 0] > 0, "right", "left")
 SMALL = {"num_members": 3, "hidden_widths": (20,), "steps": 20, "learning_rate": 1e-2, "random_state": 0}
 
 
-@pytest.mark.parametrize("prior", ["network", "fourier"])
+@pytest.mark.parametrize("prior", ["network", pytest.param("fourier", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", [PriorEnsembleRegressor, PriorEnsembleClassifier])
 def test_a_prediction_does_not_depend_on_what_else_is_asked(kind, prior):
     """To the bit: alone, among few, padded to every size, and in another chunk."""
@@ -36,6 +36,7 @@ def test_a_prediction_does_not_depend_on_what_else_is_asked(kind, prior):
     np.testing.assert_array_equal([predict(X[i : i + 1])[0] for i in (0, 7)], whole[[0, 7]])
 
 
+@pytest.mark.slow
 def test_a_network_of_ones_own_says_the_same_of_a_row_within_the_stated_tolerance():
     own = module(lambda key: eqx.nn.MLP(2, 1, 30, 2, activation=jnp.tanh, key=key))
     model = PriorEnsembleRegressor(**SMALL, network=own).fit(X, Y)

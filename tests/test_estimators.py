@@ -45,7 +45,7 @@ def test_std_cov_and_samples_describe_the_same_members(regressor):
     assert len(np.unique(samples[:, 0])) == 5
     np.testing.assert_allclose(samples.mean(axis=0), mean, atol=3 * std.max() / np.sqrt(2000) + 1e-3)
     np.testing.assert_array_equal(regressor.sample(X[:2], 9), regressor.sample(X[:2], 9))
-    with pytest.raises(ValueError, match="ask for one of them"):
+    with pytest.raises(ValueError, match="pass only one of them"):
         regressor.predict(X, return_std=True, return_cov=True)
 
 
@@ -106,6 +106,7 @@ def test_partial_fit_learns_from_a_stream():
     np.testing.assert_array_equal(model.predict(X), again.predict(X))
 
 
+@pytest.mark.slow
 def test_heteroscedastic_noise_is_learned_apart_from_epistemic_doubt():
     x = RANDOM.uniform(-1, 1, (1000, 1))
     y = np.where(x[:, 0] > 0, 1.0, 0.1) * RANDOM.standard_normal(1000)
@@ -130,6 +131,7 @@ def test_learned_noise_stays_within_what_was_seen():
 
 
 @pytest.mark.parametrize("heteroscedastic", [False, True])
+@pytest.mark.slow
 def test_a_validation_split_costs_little_on_friedman_1(heteroscedastic):
     x, y = make_friedman1(700, noise=1.0, random_state=0)
     settings = {"num_members": 10, "steps": 1500, "random_state": 0, "heteroscedastic": heteroscedastic}
@@ -202,7 +204,9 @@ def test_standardisation_makes_units_irrelevant():
     np.testing.assert_allclose(b[1] / 1e6, a[1], rtol=0.1)
 
 
-@pytest.mark.parametrize("prior", [None, "network", "linear", "fourier", "constant"])
+@pytest.mark.parametrize(
+    "prior", [None, "network", "fourier", *(pytest.param(p, marks=pytest.mark.slow) for p in ("linear", "constant"))]
+)
 def test_priors_by_name(prior):
     model = PriorEnsembleRegressor(**{**SMALL, "steps": 50}, prior=prior).fit(X, Y)
     assert (model.belief_.prior is None) == (prior is None)

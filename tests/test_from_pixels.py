@@ -1,23 +1,19 @@
 """The experiments from pixels: their rows and pictures, from real runs of a few steps."""
 
 import pytest
+from test_gymnasium_tasks import episode, host_result
 
 from priorax.experiments import figure6, pixels, reproduce
 from priorax.experiments.from_pixels import BLOCKS, found_treasure, outcome
 from priorax.experiments.sweep import run_sweep
 from priorax.report.rows import read_rows
-from priorax.training.host_training import HostEpisode, HostResult
 
 FEW = {"features": 8, "lanes": 2, "batch_size": 4, "capacity": 200, "learn_after": 8}
 
 
-def episode(number, step, total, cells=0):
-    return HostEpisode(number, step, 0, total, 5, 0.1, cells)
-
-
 def test_rows_say_what_each_part_of_a_run_paid():
-    history = [episode(1, 10, 1.0, 3), episode(2, 12, 3.0, 4), episode(3, 99, -1.0, 9)]
-    rows = outcome(HostResult("bsp", "atari", 0, "small", 100, 3, 1.0, 3.0, 11, 50.0, None, history))
+    history = [episode(1, 10, 1.0, cells=3), episode(2, 12, 3.0, cells=4), episode(3, 99, -1.0, cells=9)]
+    rows = outcome(host_result(100, history, cells=11))
     assert len(rows) == BLOCKS and rows[-1]["step"] == 100
     assert [row["mean_return"] for row in rows[:4]] == [None, 1.0, 3.0, None]
     assert rows[1]["cells"] == 3 and rows[-1] == {
@@ -37,6 +33,7 @@ def test_half_of_the_last_hundred_episodes_is_found():
 
 
 @pytest.mark.parametrize("module, name", [(pixels, "pixels"), (figure6, "figure6")])
+@pytest.mark.slow
 def test_every_run_of_an_experiment_can_be_drawn(module, name, tmp_path):
     """Each of its runs for a few steps, in processes; a second time nothing is run."""
     ladders = []

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from priorax.agents import settings
+from conftest import sweep_row
+from priorax.agents import build, settings
+from priorax.envs.interface import Task
 from priorax.experiments import reproduce, sweep
 from priorax.experiments.gymnasium_tasks import (
     BLOCKS,
@@ -21,9 +23,7 @@ from priorax.experiments.gymnasium_tasks import (
     summary,
 )
 from priorax.report.rows import read_rows, where, write_rows
-from priorax.training.backends.acting import epsilon_exponents
-from priorax.training.backends.host_files import HostEpisode
-from priorax.training.host_training import HostResult
+from priorax.training.records import Episode, Result, mean_of_last
 
 FEW = {"lanes": 2, "batch_size": 4, "capacity": 200, "learn_after": 8, "widths": (8,), "num_members": 2}
 
@@ -32,11 +32,24 @@ def tasks(preset="quick"):
     return [item for ladder in ladders(preset) for level in ladder for item in level]
 
 
+def episode(number, step, total, lane=0, cells=0):
+    """One on the host."""
+    return Episode(number, step, lane, total, 5, 0.1, cells, None, None, None)
+
+
+def host_result(steps, history, cells=0):
+    """What a run on the host gave."""
+    names = {"agent": "bsp", "env": "gymnasium:CartPole-v1", "game": None, "size": 1, "seed": 0, "preset": "gymnasium"}
+    known = {"backend": "host", "steps": steps, "steps_per_second": 1.0, "updates": 0, "cells": cells, "probes": []}
+    total = {"episodes": len(history), "mean_return": mean_of_last(history), "tells_regret": False, "history": history}
+    total |= {"total_return": float(sum(row.total_return for row in history))}
+    total |= {"best": max((row.total_return for row in history), default=None)}
+    unknown = ("episodes_to_learn", "episodes_to_solve", "evaluation", "cluster", "policy")
+    return Result(**names, **known, **total, **dict.fromkeys(unknown))
+
+
 def result_of(steps, returns):
-    history = [HostEpisode(i + 1, step, 0, total, 5, 0.1, 0) for i, (step, total) in enumerate(returns)]
-    return HostResult(
-        "bsp", "gymnasium:CartPole-v1", 0, "gymnasium", steps, len(history), None, None, 0, 1.0, None, history
-    )
+    return host_result(steps, [episode(i + 1, step, total) for i, (step, total) in enumerate(returns)])
 
 
 def invented_rows():
@@ -45,7 +58,7 @@ def invented_rows():
     for item in tasks():
         steps = item.arguments["steps"]
         returns = [(step, float(step % 7)) for step in range(500, steps + 1, 500)]
-        rows += [{**sweep._row(item), **row} for row in outcome(result_of(steps, returns))]
+        rows += [{**sweep_row(item), **row} for row in outcome(result_of(steps, returns))]
     return rows
 
 
@@ -73,14 +86,16 @@ def test_rows_say_what_each_part_of_a_run_paid():
 
 def test_dithering_itself_is_not_held_against_an_agent():
     """Of ε-greedy only the lanes that hardly dither count."""
-    dithers, calm = HostEpisode(1, 10, 0, -9.0, 5, 0.1, 0), HostEpisode(2, 20, 7, 5.0, 5, 0.1, 0)
+    dithers, calm = episode(1, 10, -9.0, lane=0), episode(2, 20, 5.0, lane=7)
     result = result_of(40, [])._replace(history=[dithers, calm])
     assert outcome(result)[-1]["mean_return"] == -2.0
     assert outcome(result._replace(agent="eps_greedy"))[-1]["mean_return"] == 5.0
     for game in GAMES:
         chosen = settings("eps_greedy", game.preset, **OWN["eps_greedy"])
-        exponents = epsilon_exponents(chosen.epsilon_ladder, 0, chosen.lanes, chosen.lanes)
-        assert chosen.epsilon ** exponents[CALM["eps_greedy"]] < 0.011 and chosen.epsilon_episodes == 0
+        chance = build("eps_greedy", chosen, Task(2, num_states=5)).epsilon_at(
+            1000, np.arange(chosen.lanes), chosen.lanes
+        )
+        assert chance[CALM["eps_greedy"]] < 0.011 < chance[0] == pytest.approx(0.4)
 
 
 def test_a_run_without_a_finished_episode_has_rows():
@@ -118,6 +133,7 @@ def test_curves_are_smoothed_by_what_was_before():
     assert smoothed(np.zeros((2, 0))).shape == (2, 0)
 
 
+@pytest.mark.slow
 def test_a_real_run_gives_rows_once(tmp_path):
     """One process, a few steps; a second time nothing is run."""
     pytest.importorskip("gymnasium")

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from priorax.beliefs import greedy_backup
-from priorax.heads import C51, Classes, Gaussian, Quantiles, Scalar
+from priorax.heads import C51, Classes, Gaussian, Head, Quantiles, Scalar
 
 GAUSSIAN = Gaussian()
 
@@ -109,6 +109,34 @@ def test_the_prior_enters_where_the_value_is():
         moved = head.add_prior(out, prior)
         assert float(head.value(moved)) == pytest.approx(3.0)
         assert float(head.noise(moved)) == pytest.approx(float(head.noise(out)))
+
+
+def test_heads_say_what_their_numbers_are():
+    heads = (Scalar(), GAUSSIAN, Classes(3), C51(), Quantiles())
+    assert [head.in_reward_units for head in heads] == [True, True, False, False, True]
+    assert [head.takes_classes for head in heads] == [False, False, True, False, False]
+    assert [head.knows_noise for head in heads] == [False, True, True, True, True]
+
+
+def test_a_head_is_in_units_of_return_where_a_prior_moves_the_value_by_as_much():
+    """And where its noise is known, some output has noise."""
+    for head in (Scalar(), GAUSSIAN, Classes(3), C51(0.0, 1.0, 5), Quantiles(4)):
+        out, prior = jnp.linspace(-1.0, 2.0, head.size), jnp.full(head.prior_size, 0.25)
+        moved = float(head.value(head.add_prior(out, prior)) - head.value(out))
+        assert (moved == pytest.approx(0.25, rel=1e-5)) == head.in_reward_units
+        assert (float(head.noise(out)) > 0) == head.knows_noise
+
+
+def test_a_head_of_ones_own_says_nothing_it_does_not_define():
+    class Median(Scalar):
+        def loss(self, out, target):
+            return jnp.abs(out[0] - target)
+
+    class Bare(Head):
+        size = prior_size = 1
+
+    assert Median().in_reward_units
+    assert not (Bare().in_reward_units or Bare().takes_classes or Bare().knows_noise)
 
 
 def test_bad_supports_are_refused():

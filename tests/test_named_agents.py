@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 
 from conftest import init
-from priorax.agents import AGENTS, PRESETS, QLearner, build, check_members_differ, settings
+from priorax.agents import (
+    PRESETS,
+    EnsembleSettings,
+    QLearner,
+    agent_spec,
+    agents,
+    build,
+    check_members_differ,
+    settings,
+)
 from priorax.beliefs import (
     Counts,
     Ensemble,
@@ -16,14 +25,14 @@ from priorax.beliefs import (
     Outcomes,
     SharedTorso,
     TableCount,
-    belief_values,
-    ensemble_of,
 )
 from priorax.envs import make_environment
+from priorax.envs.interface import Task
 from priorax.envs.jax.deep_sea import DeepSea
 from priorax.networks import MLP, Table
 from priorax.priors import Around, Tabulated
-from priorax.replay import EnsembleBuffer, Transition
+from priorax.replay import Replay, Transition
+from priorax.training.backends.scan import empty_replay, learn_once, remember
 
 KEY = jax.random.key(0)
 
@@ -38,32 +47,38 @@ def test_the_paper_preset_is_appendix_b():
     assert settings("eps_greedy", "paper").epsilon_episodes == 2000
 
 
+ONE = {"prior", "mask_prob", "num_members"}
+DIFFER = {
+    "bsp": set(),
+    "bsr": {"prior", "l2", "mask_prob"},
+    "bs": {"prior", "mask_prob"},
+    "ensemble": {"prior", "mask_prob"},
+    "eps_greedy": {*ONE, "epsilon"},
+    "dropout": {"draw_each_step"},
+    "noisy": {"draw_each_step"},
+    "bbb": set(),
+    "c51": {*ONE, "head", "epsilon"},
+    "qr": {*ONE, "head", "epsilon"},
+    "ucb": {*ONE, "bonus_scale", "epsilon"},
+    "rlsvi": {"learn_every", "lanes"},
+    "psrl": {"learn_every", "lanes"},
+    "ucrl": {"learn_every", "lanes"},
+    "d4pg": {"learning_rate", "target_period", "priority"},
+}
+PICTURES_ONLY = ("apex", "small")
+
+
 @pytest.mark.parametrize("preset", PRESETS)
 def test_agents_differ_in_what_their_names_say_and_in_nothing_else(preset):
     base = dataclasses.asdict(settings("bsp", preset))
-    allowed = {
-        "bsr": {"prior", "l2", "mask_prob"},
-        "bs": {"prior", "mask_prob"},
-        "ensemble": {"prior", "mask_prob"},
-    }
-    one = {"prior", "mask_prob", "num_members"}
-    allowed |= {
-        "eps_greedy": {*one, "epsilon"},
-        "dropout": {*one, "belief", "draw_each_step"},
-        "noisy": {*one, "belief", "draw_each_step"},
-        "bbb": {*one, "belief"},
-        "c51": {*one, "head", "epsilon"},
-        "qr": {*one, "head", "epsilon"},
-        "ucb": {*one, "bonus_scale", "epsilon"},
-        "rlsvi": {*one, "belief", "learn_every", "lanes"},
-        "psrl": {*one, "belief", "learn_every", "lanes"},
-        "ucrl": {*one, "belief", "learn_every", "lanes", "confidence"},
-        "d4pg": {*one, "belief", "head", "learning_rate", "actor_rate", "target_period", "priority"},
-    }
-    for agent, names in allowed.items():
+    for agent, differ in DIFFER.items():
+        if preset in PICTURES_ONLY and not issubclass(agent_spec(agent).settings, EnsembleSettings):
+            with pytest.raises(ValueError, match=f"preset={preset!r} is for agents with the setting torso"):
+                settings(agent, preset)
+            continue
         other = dataclasses.asdict(settings(agent, preset))
-        assert {name for name in base if base[name] != other[name]} <= names
-    assert set(allowed) | {"bsp"} == set(AGENTS)
+        assert {name for name in base.keys() & other if base[name] != other[name]} <= differ
+    assert set(DIFFER) == set(agents())
 
 
 def test_unknown_names_give_the_nearest():
@@ -76,18 +91,18 @@ def test_unknown_names_give_the_nearest():
     with pytest.raises(ValueError, match="env='deepsea' is unknown; did you mean 'deep_sea'"):
         make_environment("deepsea", 5)
     with pytest.raises(ValueError, match="prior='netwrk' is unknown"):
-        build(settings("bsp", prior="netwrk"), 2, 4)
+        settings("bsp", prior="netwrk")
 
 
 def test_the_prior_spreads_alike_at_every_size():
     """Glorot's first layer shrinks as 1/N; the tuned scale grows as N."""
     spreads = []
     for size in (10, 40):
-        belief = build(settings("bsp"), 2, size * size).belief
+        belief = build("bsp", settings("bsp"), Task(2, size * size)).belief
         state = jax.jit(belief.init)(KEY, jnp.asarray(0))
         spreads.append(float(jnp.std(belief.prior_scale * belief.prior_values(state, jnp.arange(size * size)))))
     assert spreads[0] == pytest.approx(spreads[1], rel=0.2)
-    assert build(settings("bsp", "paper"), 2, 1600).belief.prior_scale == 10.0
+    assert build("bsp", settings("bsp", "paper"), Task(2, 1600)).belief.prior_scale == 10.0
 
 
 def test_a_tabulated_prior_is_the_same_function():
@@ -103,30 +118,29 @@ def test_a_tabulated_prior_is_the_same_function():
 def test_the_optimal_prior_draws_around_the_true_values():
     env = DeepSea(4)
     q = env.optimal_values(env.params(KEY), 0.99).reshape(16, 2)
-    prior = build(settings("bsp", prior="optimal", prior_scale=0.1), 2, 16, optimal_values=q).belief.prior
+    prior = build("bsp", settings("bsp", prior="optimal", prior_scale=0.1), Task(2, 16), q).belief.prior
     assert isinstance(prior, Around)
     draws = jax.vmap(lambda k: prior.init(k, jnp.asarray(0), 2))(jax.random.split(KEY, 2000))
     np.testing.assert_allclose(draws[:, :16].mean(axis=0), q, atol=0.02)
     np.testing.assert_allclose(draws.std(axis=0), 0.1, rtol=0.15)
     with pytest.raises(ValueError, match="prior='optimal' needs an environment that knows"):
-        build(settings("bsp", prior="optimal"), 2, 16)
+        build("bsp", settings("bsp", prior="optimal"), Task(2, 16))
 
 
 def test_linear_bsp_is_linear():
-    belief = build(settings("bsp", prior="linear", widths=()), 2, 9).belief
+    belief = build("bsp", settings("bsp", prior="linear", widths=()), Task(2, 9)).belief
     state = jax.jit(belief.init)(KEY, jnp.asarray(0))
     assert len(state.params.rest) == 1, "a table and nothing behind it"
     assert float(jnp.std(belief.prior_values(state, jnp.arange(9)))) == pytest.approx(1.0, rel=0.2)
 
 
 def test_dithering_is_annealed_to_zero():
-    agent = build(settings("eps_greedy", epsilon=1.0, epsilon_episodes=100, capacity=300), 2, 4)
+    agent = build("eps_greedy", settings("eps_greedy", epsilon=1.0, epsilon_episodes=100, capacity=300), Task(2, 4))
     state = jax.jit(agent.init)(KEY, jnp.asarray(0))
-    keys = jax.random.split(KEY, 400)
-    rates = []
+    zeros, rates = jnp.zeros(400, int), []
+    act = jax.jit(lambda epsilon: agent.act(state, KEY, zeros, zeros, epsilon).action)
     for episodes in (0, 50, 100, 500):
-        now = state._replace(episodes=jnp.asarray(episodes))
-        actions = np.asarray(jax.jit(jax.vmap(lambda k, s=now: agent.act(s, k, jnp.asarray(0))))(keys))
+        actions = np.asarray(act(agent.epsilon_at(episodes, zeros, 400)))
         rates.append(min(actions.mean(), 1 - actions.mean()))
     np.testing.assert_allclose(rates, [0.5, 0.25, 0, 0], atol=0.08)
 
@@ -140,21 +154,25 @@ FROM_PIXELS = {"torso": "small", "features": 8, "widths": ()}
     [("bsp", {"num_members": 2}), ("c51", {"sample_outcomes": True})],
     ids=["members with priors", "outcomes"],
 )
+@pytest.mark.slow
 def test_a_bonus_is_paid_from_pixels_around_whatever_else_was_asked_for(agent, changes):
     """It falls where the agent was and stays elsewhere; the members on their torso learn with it."""
-    learner = build(settings(agent, bonus_scale=0.5, batch_size=4, capacity=16, **FROM_PIXELS, **changes), 2)
+    chosen = settings(agent, bonus_scale=0.5, batch_size=4, capacity=16, **FROM_PIXELS, **changes)
+    learner = build(agent, chosen, Task(2))
     belief = learner.belief
     assert isinstance(belief, Counts)
     assert isinstance(belief.base, Outcomes) == ("sample_outcomes" in changes)
-    assert isinstance(ensemble_of(belief), SharedTorso)
+    members = belief.base.base if "sample_outcomes" in changes else belief.base
+    assert isinstance(members, SharedTorso) and belief.num_members == members.num_members
     zero = jnp.zeros(())
     step = Transition(PICTURES[1], zero.astype(int), zero, PICTURES[2], zero.astype(bool), zero.astype(bool))
 
     @jax.jit
     def lived(key):
         state = learner.init(key, PICTURES[0])
-        state = jax.lax.fori_loop(0, 4, lambda i, state: learner.update_buffer(state, key, step), state)
-        state, _ = learner.learn_from_buffer(state, key)
+        buffer = empty_replay(learner, state, PICTURES[0], step.action)
+        state, buffer = jax.lax.fori_loop(0, 4, lambda i, both: remember(learner, *both, key, step), (state, buffer))
+        state, _, _ = learn_once(learner, state, buffer, key)
         bonus = jax.vmap(lambda picture: belief.bonus(state.belief, picture))(PICTURES)
         return state.updates, bonus, learner.mean_values(state, key, PICTURES)
 
@@ -163,41 +181,35 @@ def test_a_bonus_is_paid_from_pixels_around_whatever_else_was_asked_for(agent, c
     assert int(updates) == 1 and np.all(np.isfinite(values))
 
 
+def refuse_equals(belief, obs):
+    replay = Replay(10, belief.num_streams, 4, paths=belief.pays_bonus)
+    agent = QLearner(belief, replay)
+    check_members_differ(agent, agent.init(KEY, obs[0]), obs)
+
+
 def test_the_mean_of_a_wrapped_ensemble_is_over_its_members_each_once():
     base = Ensemble(5, Table(4, (3,)), Table(4, (3,)), num_outputs=2)
     belief = Counts(base, TableCount(4), bonus_scale=0.3)
     state = init(belief, KEY, jnp.asarray(0))
-    plain = belief_values(base, state, KEY, jnp.arange(4))
-    with_bonus = belief_values(belief, state, KEY, jnp.arange(4))
+    plain = base.functions(state, KEY, jnp.arange(4))
+    with_bonus = belief.functions(state, KEY, jnp.arange(4))
     np.testing.assert_allclose(with_bonus, plain + 0.3 / 0.1, rtol=1e-5)
     with pytest.raises(ValueError, match="all members of the ensemble are the same"):
         same = Counts(Ensemble(5, Table(4, (), weight_std=0.0), num_outputs=2), TableCount(4))
-        check_members_differ(
-            QLearner(same, EnsembleBuffer(10, 5), batch_size=4), init(same, KEY, jnp.asarray(0)), jnp.arange(4)
-        )
+        refuse_equals(same, jnp.arange(4))
 
 
-def test_what_would_be_dropped_at_building_is_refused():
-    with pytest.raises(ValueError, match="sample_outcomes=True needs a distribution of returns; use head='c51'"):
-        build(settings("bsp", sample_outcomes=True), 2, 4)
-    with pytest.raises(ValueError, match=r"l2=0\.1 does not go with belief='noisy'"):
-        build(settings("noisy", l2=0.1), 2, 4)
-    with pytest.raises(ValueError, match=r"bonus_scale=0\.1 does not go with belief='dropout'"):
-        build(settings("dropout", bonus_scale=0.1), 2, 4)
+def test_counts_around_what_does_not_learn_by_gradient_are_refused():
     with pytest.raises(ValueError, match="base=ExactBayes keeps what it saw"):
         Counts(ExactBayes(), TableCount(4))
 
 
 def test_an_ensemble_of_equal_members_or_priors_is_refused():
-    def check(belief, obs):
-        agent = QLearner(belief, EnsembleBuffer(10, belief.num_members), batch_size=4)
-        check_members_differ(agent, init(belief, KEY, obs[0]), obs)
-
-    check(Ensemble(5, Table(4, (3,)), Table(4, (3,)), num_outputs=2), jnp.arange(4))
+    refuse_equals(Ensemble(5, Table(4, (3,)), Table(4, (3,)), num_outputs=2), jnp.arange(4))
     with pytest.raises(ValueError, match="all members of the ensemble are the same"):
-        check(Ensemble(5, Table(4, (), weight_std=0.0), num_outputs=2), jnp.arange(4))
+        refuse_equals(Ensemble(5, Table(4, (), weight_std=0.0), num_outputs=2), jnp.arange(4))
     with pytest.raises(ValueError, match="all priors of the ensemble are the same"):
-        check(Ensemble(5, MLP((3,)), prior=MLP((), weight_std=0.0), num_outputs=2), jnp.ones((4, 2)))
+        refuse_equals(Ensemble(5, MLP((3,)), prior=MLP((), weight_std=0.0), num_outputs=2), jnp.ones((4, 2)))
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,7 @@ from priorax import Explorer, train
 from priorax.agents import settings
 from priorax.checks import NonFinite
 from priorax.fitting import NonFiniteLoss
-from priorax.training.backends.scan import live
-from priorax.training.trainer import prepare
+from priorax.training.backends.scan import live, prepare
 
 SMALL = {"num_members": 2, "widths": (4,), "batch_size": 4, "capacity": 500, "learn_after": 4}
 
@@ -96,7 +95,7 @@ class Counted:
 
 
 def test_compiled_it_is_refused_at_the_end_of_the_chunk():
-    loop, key, _ = prepare(settings("bsp", **SMALL), Counted(), 1, 0)
+    loop, key, _ = prepare("bsp", settings("bsp", **SMALL), Counted(), 1, 0)
 
     def run(reward=0.0, seen=0.0):
         return list(live(loop, key, Given(jnp.asarray(reward), jnp.asarray(seen)), episodes=12, chunk=20))
@@ -114,8 +113,9 @@ def test_compiled_it_is_refused_at_the_end_of_the_chunk():
         run(reward=1e30)
 
 
+@pytest.mark.slow
 def test_a_run_by_name_ends_with_it():
-    with pytest.raises(NonFinite, match="the reward nan at step 27 in lane 0; mend the environment"):
+    with pytest.raises(NonFinite, match="the reward nan at step 27 in lane 0; fix the environment"):
         train(env=Counted(), episodes=40, preset="tuned", changes=SMALL)
 
 

@@ -9,9 +9,10 @@ import pytest
 from ale_py import roms
 from gymnasium.vector import AutoresetMode
 
-from priorax.envs import CartpoleSwingup, Environment
+from priorax.envs import Environment
 from priorax.envs.host.atari import Atari, cells, rom_name
 from priorax.envs.host.vector import CompiledWorld, GymnasiumWorld, VectorStep, VectorWorld
+from priorax.envs.jax.cartpole import CartpoleSwingup
 from priorax.envs.jax.deep_sea import DeepSea
 from priorax.envs.jax.pixels import PixelDeepSea
 
@@ -107,7 +108,7 @@ def test_compiled_worlds_refuse_what_they_cannot_hold():
             obs, state = super().reset(key, params)
             return Pair(obs, obs), state
 
-    with pytest.raises(ValueError, match="seen as Pair, and must be seen as one array"):
+    with pytest.raises(ValueError, match="observations of type Pair, which must be one array"):
         CompiledWorld(Two(3), 2)
     with pytest.raises(ValueError, match="continuous actions"):
         CompiledWorld(CartpoleSwingup(pushes=()), 2)

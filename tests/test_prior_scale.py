@@ -21,15 +21,17 @@ def test_returns_to_come_are_discounted_to_each_episodes_end():
 
 def test_clipped_rewards_and_logits_are_known_for_what_they_are():
     world = make_world("gymnasium:Taxi-v4", 2)  # pays -10 at times
-    plain, clipped = (propose(settings("bsp", "finite", clip_rewards=c), world, steps=100) for c in (False, True))
+    plain, clipped = (
+        propose("bsp", settings("bsp", "finite", clip_rewards=c), world, steps=100) for c in (False, True)
+    )
     assert clipped.returns < plain.returns / 2
     with pytest.raises(ValueError, match="priors on logits"):
-        propose(settings("bsp", "finite", head="c51"), world, steps=10)
+        propose("bsp", settings("bsp", "finite", head="c51"), world, steps=10)
 
 
 def test_in_deep_sea_it_proposes_about_what_was_found_best_there():
     for size in (10, 20):
-        found = propose(settings("bsp", "tuned"), make_world("deep_sea", 4, size=size), steps=400)
+        found = propose("bsp", settings("bsp", "tuned"), make_world("deep_sea", 4, size=size), steps=400)
         assert 7 < found.scale < 14  # `tuned` has 10
 
 
@@ -48,14 +50,18 @@ def test_rewards_ten_times_as_large_ask_for_a_prior_ten_times_as_large():
             return turn._replace(reward=turn.reward * self.factor)
 
     chosen = settings("bsp", "gymnasium")
-    one, ten = (propose(chosen, Paid(make_world("gymnasium:CartPole-v1", 4), factor), steps=400) for factor in (1, 10))
+    one, ten = (
+        propose("bsp", chosen, Paid(make_world("gymnasium:CartPole-v1", 4), factor), steps=400) for factor in (1, 10)
+    )
     np.testing.assert_allclose(ten.scale, 10 * one.scale, rtol=1e-4)
     assert one.episodes > 5 and one.best > one.worst >= 8
 
 
 def test_what_is_proposed_does_not_depend_on_the_scale_at_hand():
     small, large = (
-        propose(settings("bsp", "gymnasium", prior_scale=s), make_world("gymnasium:CartPole-v1", 4), steps=200).scale
+        propose(
+            "bsp", settings("bsp", "gymnasium", prior_scale=s), make_world("gymnasium:CartPole-v1", 4), steps=200
+        ).scale
         for s in (0.1, 100)
     )
     assert small == large
@@ -63,24 +69,28 @@ def test_what_is_proposed_does_not_depend_on_the_scale_at_hand():
 
 def test_auto_is_a_number_by_the_time_a_run_begins(tmp_path):
     agent = Explorer("gymnasium:CartPole-v1", prior_scale="auto", **FEW)
-    assert agent.settings.prior_scale == pytest.approx(agent.host.agent.belief.prior_scale) and agent.steps == 0
+    assert (
+        agent.settings.prior_scale == pytest.approx(agent.trainer.backend.agent.belief.prior_scale) and agent.steps == 0
+    )
     assert agent.settings.prior_scale > 1
-    train("bsp", "deep_sea", size=4, episodes=5, changes=parse_changes(["prior_scale=auto"]), out=tmp_path)
+    train("bsp", "deep_sea", size=4, episodes=5, changes=parse_changes("bsp", ["prior_scale=auto"]), out=tmp_path)
     train("bsp", "deep_sea", size=4, episodes=5, changes={"prior_scale": "auto"}, out=tmp_path, resume=True)
     for changes, words in (({"prior_scale": "big"}, "a number or 'auto'"), ({"prior": "none"}, "has none")):
         with pytest.raises(ValueError, match=words):
             Explorer("gymnasium:CartPole-v1", **{"prior_scale": "auto", **FEW, **changes})
 
 
+@pytest.mark.slow
 def test_at_the_start_all_of_the_prior_is_in_the_values_and_learning_takes_it_out():
     changes = {**FEW, "widths": (20, 20), "learning_rate": 1e-2, "target_period": 1, "learn_every": 1, "discount": 0.5}
     agent = Explorer("gymnasium:FrozenLake-v1", prior_scale=30, **changes)
 
     def looked():
-        drawn = agent.host.buffer.draw(100, np.random.default_rng(0))
-        return measure(agent.host.agent, agent.belief, drawn.obs, drawn.action)
+        drawn = agent.trainer.backend.replay.sample(np.random.default_rng(0), 100)
+        return measure(agent.trainer.backend.agent.belief, agent.state.belief, drawn.obs, drawn.action)
 
-    agent.learn(12)
+    agent.learn(8)
+    assert agent.trainer.backend.updates == 0
     before = looked()
     agent.learn(800)
     after = looked()
@@ -91,7 +101,8 @@ def test_at_the_start_all_of_the_prior_is_in_the_values_and_learning_takes_it_ou
 
 def test_agents_without_priors_have_nothing_to_measure():
     agent = Explorer("gymnasium:CartPole-v1", "bs", **FEW).learn(40)
-    assert measure(agent.host.agent, agent.belief, np.zeros((3, 4), np.float32), np.zeros(3, int)) is None
+    belief, obs = agent.trainer.backend.agent.belief, np.zeros((3, 4), np.float32)
+    assert measure(belief, agent.state.belief, obs, np.zeros(3, int)) is None
 
 
 LATE = LEAST_UPDATES + 1
@@ -130,6 +141,7 @@ def test_returns_are_better_when_the_last_are_clearly_above_the_first():
     assert better(noise)  # too few to say
 
 
+@pytest.mark.slow
 def test_a_run_says_that_its_prior_is_too_small_or_large_and_a_good_one_says_nothing():
     """DeepSea 20."""
     words = {}

@@ -10,24 +10,30 @@ from priorax.agents import QLearner
 from priorax.beliefs import Adam, Batch, Counts, Ensemble, ExactBayes, TableCount, plain_batch
 from priorax.envs.jax.deep_sea import DeepSea
 from priorax.networks import MLP, Table
-from priorax.replay import EnsembleBuffer, Transition
-from priorax.training.backends.scan import Episode, Loop, episodes_to_learn, episodes_to_solve, live, run_chunk, start
+from priorax.replay import DeviceReplay, Replay, Transition
+from priorax.training.backends.scan import Loop, empty_replay, learn_once, live, remember, run_chunk, start
+from priorax.training.records import Episode, episodes_to_learn, episodes_to_solve
 
 KEY = jax.random.key(0)
-learn = eqx.filter_jit(lambda agent, state, key: agent.learn_from_buffer(state, key))
-add = eqx.filter_jit(lambda agent, state, key, transition: agent.update_buffer(state, key, transition))
+learn = eqx.filter_jit(learn_once)
+add = eqx.filter_jit(remember)
 
 
 NETWORK = MLP((8,))
 
 
-def make(num_members=3, network=NETWORK, mask_prob=0.5, capacity=32, **settings):
+def replay_of(num_streams=3, capacity=32, batch_size=16, shared_batch=False, mask_prob=0.5, **settings):
+    return Replay(capacity, num_streams, batch_size, shared_batch, mask_prob, **settings)
+
+
+def make(num_members=3, network=NETWORK, replay=None, **settings):
     belief = Ensemble(num_members=num_members, network=network, prior=network, prior_scale=2.0, num_outputs=2)
-    return QLearner(belief, EnsembleBuffer(capacity, num_members, mask_prob), batch_size=16, **settings)
+    return QLearner(belief, replay or replay_of(num_members), **settings)
 
 
 def experience(agent, count, seed=0):
     state = jax.jit(agent.init)(KEY, jnp.zeros(4))
+    buffer = empty_replay(agent, state, jnp.zeros(4), jnp.asarray(0))
     random = np.random.default_rng(seed)
     for t in range(count):
         obs, following = jnp.asarray(random.standard_normal((2, 4)))
@@ -35,32 +41,31 @@ def experience(agent, count, seed=0):
         transition = Transition(
             obs, jnp.asarray(t % 2), jnp.asarray(float(t)), following, jnp.asarray(t % 5 == 4), ended
         )
-        state = add(agent, state, jax.random.fold_in(KEY, t), transition)
-    return state
+        state, buffer = add(agent, state, buffer, jax.random.fold_in(KEY, t), transition)
+    return state, buffer
 
 
 @pytest.mark.parametrize("double_q", [False, True])
 @pytest.mark.parametrize("shared_batch", [False, True])
 def test_the_loss_is_equation_6_with_one_prior_in_online_and_target(double_q, shared_batch):
     """Recomputed one transition at a time, priors evaluated afresh, with a target network that lags behind."""
-    agent = make(double_q=double_q, shared_batch=shared_batch, discount=0.9, target_period=1000)
-    state = experience(agent, 20)
+    agent = make(replay=replay_of(shared_batch=shared_batch, discount=0.9), double_q=double_q, target_period=1000)
+    state, buffer = experience(agent, 20)
     for i in range(3):
-        state, _ = learn(agent, state, jax.random.key(i))
+        state, buffer, _ = learn(agent, state, buffer, jax.random.key(i))
     key = jax.random.key(9)
-    _, info = learn(agent, state, key)
-    key_slots = jax.random.split(key, 3)[0]
-    if shared_batch:
-        slots, weight = agent.buffer.sample_shared(state.buffer, key_slots, 16)
-        slots = jnp.broadcast_to(slots, (3, 16))
-    else:
-        slots, weight = agent.buffer.sample_slots(state.buffer, key_slots, 16), np.ones((3, 16))
+    _, _, info = learn(agent, state, buffer, key)
+    replay = DeviceReplay(agent.replay)
+    sampled = replay.sample(buffer, jax.random.split(key)[0])
+    slots, mask = jnp.broadcast_to(sampled.place, (3, 16)), np.asarray(buffer.mask)
+    weight = np.stack([mask[slots[k], k] / 0.5 for k in range(3)]) if shared_batch else np.ones((3, 16))
+    assert shared_batch or all(mask[slots[k], k].all() for k in range(3)), "each stream draws its own"
     value = eqx.filter_jit(agent.belief.value)
     target_belief = state.belief._replace(params=state.target)
     for k in range(3):
         total = 0.0
         for b in range(16):
-            step = agent.buffer.get(state.buffer, slots[k, b]).transition
+            step = replay.get(buffer, slots[k, b]).transition
             target_q = value(target_belief, jnp.asarray(k), step.next_obs)
             chooser = value(state.belief, jnp.asarray(k), step.next_obs) if double_q else target_q
             backup = step.reward + 0.9 * (1 - step.terminated) * target_q[jnp.argmax(chooser)]
@@ -71,18 +76,18 @@ def test_the_loss_is_equation_6_with_one_prior_in_online_and_target(double_q, sh
 
 def test_the_target_network_follows_its_period():
     agent = make(target_period=3)
-    state = experience(agent, 20)
+    state, buffer = experience(agent, 20)
     for i in range(1, 7):
         before = state.target
-        state, _ = learn(agent, state, jax.random.key(i))
+        state, buffer, _ = learn(agent, state, buffer, jax.random.key(i))
         same = jax.tree.map(lambda a, b: bool(jnp.all(a == b)), state.target, before if i % 3 else state.belief.params)
         assert all(jax.tree.leaves(same))
 
 
 def test_a_target_rate_averages_past_weights():
     agent = make(target_rate=0.25)
-    state = experience(agent, 10)
-    after, _ = learn(agent, state, KEY)
+    state, buffer = experience(agent, 10)
+    after, _, _ = learn(agent, state, buffer, KEY)
     for old, new, target in zip(*map(jax.tree.leaves, (state.target, after.belief.params, after.target)), strict=True):
         np.testing.assert_allclose(target, 0.75 * old + 0.25 * new, rtol=1e-5, atol=1e-7)
     with pytest.raises(ValueError, match=r"target_rate=0\.0 must be above 0"):
@@ -90,10 +95,10 @@ def test_a_target_rate_averages_past_weights():
 
 
 def test_a_member_without_data_learns_nothing():
-    agent = make(num_members=30, mask_prob=0.1)
-    state = experience(agent, 3)
-    after, info = learn(agent, state, KEY)
-    empty = np.asarray(agent.buffer.counts(state.buffer)) == 0
+    agent = make(num_members=30, replay=replay_of(30, mask_prob=0.1))
+    state, buffer = experience(agent, 3)
+    after, _, info = learn(agent, state, buffer, KEY)
+    empty = np.asarray(DeviceReplay(agent.replay).counts(buffer)) == 0
     assert 0 < empty.sum() < 30
     moved = np.any(np.asarray(after.belief.params[0].weight) != np.asarray(state.belief.params[0].weight), axis=(1, 2))
     np.testing.assert_array_equal(moved, ~empty)
@@ -102,9 +107,9 @@ def test_a_member_without_data_learns_nothing():
 
 def test_ties_are_broken_at_random():
     belief = Ensemble(num_members=1, network=MLP((), weight_std=0.0), num_outputs=2)
-    agent = QLearner(belief, EnsembleBuffer(16, 1, 1.0), batch_size=4)
+    agent = QLearner(belief, replay_of(1, 16, 4, mask_prob=1.0))
     state = agent.init(KEY, jnp.zeros(4))
-    actions = jax.vmap(lambda k: agent.act(state, k, jnp.ones(4)))(jax.random.split(KEY, 400))
+    actions = agent.act(state, KEY, jnp.ones((400, 4)), jnp.zeros(400, int), jnp.zeros(400)).action
     assert 150 < int(actions.sum()) < 250
 
 
@@ -135,13 +140,14 @@ class Probe:
 def greedy_values(env, steps=1500, clip_rewards=False, **settings):
     network = Table(2, (16,))
     belief = Ensemble(num_members=4, network=network, prior=network, num_outputs=2, optimizer=Adam(1e-2))
-    agent = QLearner(belief, EnsembleBuffer(200, 4, 0.5), batch_size=32, discount=0.8, **settings)
+    agent = QLearner(belief, replay_of(4, 200, 32, discount=0.8), **settings)
     loop = Loop(env, agent, clip_rewards=clip_rewards)
     start = jax.jit(loop.init)(KEY, None)
     end, _ = jax.jit(lambda s: jax.lax.scan(lambda c, _: loop.step(KEY, None, c), s, length=steps))(start)
     return jnp.mean(belief.forward(end.agent.belief, KEY, jnp.arange(2), shared=True)[..., 0], axis=0)
 
 
+@pytest.mark.slow
 def test_a_two_step_probe_reaches_its_known_values():
     values = greedy_values(Probe(), draw_each_step=True)
     assert float(values[0].max()) == pytest.approx(0.8, abs=0.05)
@@ -157,7 +163,7 @@ def test_truncation_does_not_cut_the_bootstrap():
 def deep_sea_agent(size, num_members=10):
     network = Table(size * size, (20,))
     belief = Ensemble(num_members=num_members, network=network, prior=network, prior_scale=5.0, num_outputs=2)
-    return Loop(DeepSea(size), QLearner(belief, EnsembleBuffer(2000, num_members, 0.5), batch_size=64))
+    return Loop(DeepSea(size), QLearner(belief, replay_of(num_members, 2000, 64)))
 
 
 def test_bootstrapped_dqn_with_priors_learns_deep_sea_and_repeats_itself_to_the_bit():
@@ -165,7 +171,7 @@ def test_bootstrapped_dqn_with_priors_learns_deep_sea_and_repeats_itself_to_the_
     params = loop.env.params(jax.random.key(1))
     runs = [list(live(loop, KEY, params, episodes=150, chunk=chunk)) for chunk in (300, 300, 450)]
     assert runs[0] == runs[1] == runs[2], "neither a second run nor another chunk size changes a bit"
-    assert episodes_to_learn(runs[0]) is not None
+    assert episodes_to_learn(episodes([each.bad for each in runs[0]])) is not None
     assert max(episode.total_return for episode in runs[0]) == pytest.approx(loop.env.optimal_return, abs=1e-5)
     other = list(live(loop, jax.random.key(5), params, episodes=20, chunk=300))
     assert other != runs[0][:20]
@@ -177,9 +183,9 @@ def test_clipped_rewards_are_what_is_learned_from():
 
 
 def test_nothing_is_learned_before_there_is_enough():
-    agent = make(num_members=2, network=Table(3, (4,)), capacity=64)
+    agent = make(num_members=2, network=Table(3, (4,)), replay=replay_of(2, 64))
     loop = Loop(Probe(), agent, learn_after=10)
-    live_state, steps = run_chunk(loop, KEY, None, start(loop, KEY, None).live, 30)
+    live_state, steps = run_chunk(loop, KEY, None, start(loop, KEY, None), 30)
     assert int(live_state.agent.updates) == 20 and not np.any(steps.loss[:10]) and np.all(steps.loss[10:] > 0)
     with pytest.raises(ValueError, match="learn_after=65 exceeds capacity=64"):
         Loop(Probe(), agent, learn_after=65)
@@ -187,18 +193,18 @@ def test_nothing_is_learned_before_there_is_enough():
 
 def test_a_priority_is_the_mean_over_owners_of_the_size_of_their_errors():
     belief = Ensemble(num_members=3, network=NETWORK, prior=NETWORK, prior_scale=2.0, num_outputs=2)
-    buffer = EnsembleBuffer(64, 3, 0.5, priority=1.0)
-    agent = QLearner(belief, buffer, 64, shared_batch=True, discount=0.9, target_period=1000)
-    before = experience(agent, 20)
-    after, _ = learn(agent, before, KEY)
-    step = agent.buffer.get(before.buffer, jnp.arange(20)).transition
+    replay = replay_of(3, 64, 64, shared_batch=True, discount=0.9, priority=1.0)
+    agent = QLearner(belief, replay, target_period=1000)
+    before, buffer = experience(agent, 20)
+    _, after, _ = learn(agent, before, buffer, KEY)
+    step = DeviceReplay(replay).get(buffer, jnp.arange(20)).transition
     q, following = (
         np.asarray(belief.forward(before.belief, KEY, x, shared=True)[..., 0]) for x in (step.obs, step.next_obs)
     )
     target = np.asarray(step.reward) + 0.9 * ~np.asarray(step.terminated) * following.max(-1)
     size = np.abs(target - q[:, np.arange(20), np.asarray(step.action)])
-    mask = np.asarray(before.buffer.mask[:20]).T
-    found, drawn = np.asarray(after.buffer.priority[0]).ravel()[:20], 0
+    mask = np.asarray(buffer.mask[:20]).T
+    found, drawn = np.asarray(after.priority[0]).ravel()[:20], 0
     for i in range(20):
         owners = mask[:, i] if mask[:, i].any() else np.ones(3, bool)
         if found[i] != 1:  # else it was not drawn
@@ -212,22 +218,28 @@ def test_a_priority_is_the_mean_over_owners_of_the_size_of_their_errors():
 def test_a_count_bonus_is_paid_with_the_reward(bonus_at, shared_batch):
     """At insertion: by the visits before each, for good. At learning: the same for all, by the visits so far."""
     belief = Counts(Ensemble(num_members=1, network=Table(3, (4,)), num_outputs=2), TableCount(3), bonus_scale=1.0)
-    agent = QLearner(belief, EnsembleBuffer(16, 1, 1.0), 4, bonus_at=bonus_at, shared_batch=shared_batch)
+    replay = replay_of(1, 16, 16, shared_batch, mask_prob=1.0, paths=bonus_at == "learning")
+    agent = QLearner(belief, replay, bonus_at=bonus_at)
     state = agent.init(KEY, jnp.asarray(0))
-    transition = Transition(jnp.asarray(1), jnp.asarray(0), jnp.asarray(0.5), jnp.asarray(2), jnp.asarray(False))
+    buffer = empty_replay(agent, state, jnp.asarray(0), jnp.asarray(0))
+    transition = Transition(jnp.asarray(1), jnp.asarray(0), jnp.asarray(0.5), jnp.asarray(2), jnp.asarray(True))
     for _ in range(3):
-        state = add(agent, state, KEY, transition)
-    slots = jnp.arange(3) if shared_batch else jnp.arange(3)[None]
-    paid = np.ravel(agent._sampled(state, slots)[0].reward)
-    counts = [0.01, 1, 2] if bonus_at == "insertion" else [3, 3, 3]
-    np.testing.assert_allclose(paid, 0.5 + 1 / np.sqrt(counts), rtol=1e-6)
+        state, buffer = add(agent, state, buffer, KEY, transition)
+    drawn = np.ravel(DeviceReplay(replay).sample(buffer, jax.random.split(KEY)[0]).place)
+    assert set(drawn.tolist()) == {0, 1, 2}
+    _, _, info = learn(agent, state, buffer, KEY)
+    counts = np.array([0.01, 1, 2] if bonus_at == "insertion" else [3, 3, 3])
+    paid = 0.5 + 1 / np.sqrt(counts[drawn])  # all of the target: the episode terminated
+    value = belief.forward(state.belief, KEY, jnp.asarray([1]), shared=True)[0, 0, 0]
+    expected = [belief.head.loss(value, jnp.asarray(target)) for target in paid]
+    np.testing.assert_allclose(info.examples[0], expected, rtol=1e-4)
     np.testing.assert_array_equal(state.belief.aux, [0, 3, 0])
 
 
 def episodes(bad, solved=None):
     shares = np.cumsum(bad) / np.arange(1, len(bad) + 1)
     solved = solved or [False] * len(bad)
-    return [Episode(i + 1, 0.0, 1, bad[i], solved[i], 0.0, float(shares[i])) for i in range(len(bad))]
+    return [Episode(i + 1, i, 0, 0.0, 1, 0.0, None, bad[i], solved[i], float(shares[i])) for i in range(len(bad))]
 
 
 def test_episodes_to_learn_is_the_papers_measure():
@@ -245,35 +257,42 @@ def test_episodes_to_solve_is_when_the_mean_stays_optimal():
 
 def test_bad_settings_are_refused():
     with pytest.raises(ValueError, match="batch_size=16 exceeds capacity=8; raise capacity or lower batch_size"):
-        make(capacity=8)
+        make(replay=replay_of(capacity=8))
     belief = Ensemble(num_members=3, network=MLP((8,)), num_outputs=2)
     with pytest.raises(ValueError, match="ExactBayes conditions on targets"):
-        QLearner(ExactBayes(num_outputs=2), EnsembleBuffer(200, 1))
-    with pytest.raises(ValueError, match="differs from the belief's 3"):
-        QLearner(belief, EnsembleBuffer(200, 4))
+        QLearner(ExactBayes(num_outputs=2), replay_of(1, 200))
+    with pytest.raises(ValueError, match="num_streams=4 of the replay differs from the belief's 3"):
+        QLearner(belief, replay_of(4, 200))
+    with pytest.raises(ValueError, match="paths=True of the replay must be False"):
+        QLearner(belief, replay_of(3, 200, paths=True))
 
 
 @pytest.mark.parametrize("count", [20, 50])
 def test_returns_over_many_steps_stop_at_ends_of_episodes_and_at_the_newest_transition(count):
     """Against a loop over what was inserted; at 50 the ring of 32 has turned over. Truncation ends the sum but not the
     bootstrap."""
-    agent = make(n_step=3, discount=0.9)
-    state = experience(agent, count)
-    times = np.arange(max(0, count - 32), count)
-    step, _, next_prior, discount = agent._sampled(state, jnp.asarray(times % 32))
-    stored = state.buffer.data
-    for i, t in enumerate(times):
+    agent = make(replay=replay_of(mask_prob=1.0, n_step=3, discount=0.9))
+    buffer = experience(agent, count)[1]
+    stored, sample = buffer.data, jax.vmap(lambda key: DeviceReplay(agent.replay).sample(buffer, key))
+    drawn = jax.tree.map(lambda leaf: np.asarray(leaf), jax.jit(sample)(jax.random.split(KEY, 10)))
+    obs, next_obs = np.asarray(stored.transition.obs), np.asarray(stored.transition.next_obs)
+    prior, next_prior = np.asarray(stored.prior), np.asarray(stored.next_prior)
+    first = max(0, count - 32)
+    times = first + (drawn.place - first) % 32
+    assert set(times.ravel().tolist()) == set(range(first, count))
+    for i, t in np.ndenumerate(times):
         total, last = 0.0, t
         for j in range(3):
             last = t + j
             total += 0.9**j * last
             if last == count - 1 or last % 5 == 4 or last % 7 == 6:
                 break
-        assert float(step.reward[i]) == pytest.approx(total)
-        assert float(discount[i]) == pytest.approx(0.0 if last % 5 == 4 else 0.9 ** (last - t + 1))
-        np.testing.assert_array_equal(step.next_obs[i], stored.transition.next_obs[last % 32])
-        np.testing.assert_array_equal(next_prior[i], stored.next_prior[last % 32])
-        np.testing.assert_array_equal(step.obs[i], stored.transition.obs[t % 32])
+        assert drawn.reward[i] == pytest.approx(total)
+        assert drawn.discount[i] == pytest.approx(0.0 if last % 5 == 4 else 0.9 ** (last - t + 1))
+        np.testing.assert_array_equal(drawn.obs[i], obs[t % 32])
+        np.testing.assert_array_equal(drawn.next_obs[i], next_obs[last % 32])
+        np.testing.assert_array_equal(drawn.prior[i], prior[t % 32, i[1]])
+        np.testing.assert_array_equal(drawn.next_prior[i], next_prior[last % 32, i[1]])
 
 
 def test_a_clip_bounds_each_members_gradient_apart():
@@ -304,13 +323,12 @@ def test_each_example_has_its_own_loss_for_priorities_to_be_made_of():
 
 
 def test_each_time_of_learning_may_have_several_updates():
-    agent = make(mask_prob=1.0)
+    agent = make(replay=replay_of(mask_prob=1.0))
     loop = Loop(Probe(), agent, learn_every=2, updates=3)
-    live, _ = run_chunk(loop, KEY, (), start(loop, KEY, ()).live, 9)
+    live, _ = run_chunk(loop, KEY, (), start(loop, KEY, ()), 9)
     assert int(live.agent.updates) == 3 * 4, "after steps 2, 4, 6 and 8"
 
 
 def test_priorities_need_a_shared_minibatch():
-    belief = Ensemble(3, MLP((8,)), num_outputs=2)
     with pytest.raises(ValueError, match=r"priority=0\.6 draws one minibatch for all members"):
-        QLearner(belief, EnsembleBuffer(100, 3, 1.0, 0.6), 8)
+        replay_of(shared_batch=False, priority=0.6)

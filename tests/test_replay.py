@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from priorax.replay import EnsembleBuffer, Transition
+from priorax.replay import DeviceReplay, Replay, Stored, Transition
 
 KEY = jax.random.key(0)
 
@@ -15,40 +15,49 @@ def transition(t):
     return Transition(obs, t % 3, t.astype(float), obs, t % 2 == 0)
 
 
-def filled(buffer, count):
-    def add(state, t):
-        return buffer.add(state, transition(t), jax.random.fold_in(KEY, t)), None
-
-    return jax.jit(lambda: jax.lax.scan(add, buffer.init(transition(0)), jnp.arange(count))[0])()
+def make(capacity, num_streams, mask_prob, **more):
+    return DeviceReplay(Replay(capacity, num_streams, capacity, mask_prob=mask_prob, **more))
 
 
-def masks_of(buffer, count):
+def filled(replay, count):
+    def add(buffer, t):
+        return replay.add(buffer, Stored(transition(t)), jax.random.fold_in(KEY, t)), None
+
+    return jax.jit(lambda: jax.lax.scan(add, replay.init(Stored(transition(0))), jnp.arange(count))[0])()
+
+
+def masks_of(settings, count):
     keys = [jax.random.fold_in(KEY, t) for t in range(count)]
-    return np.stack([jax.random.bernoulli(k, buffer.mask_prob, (buffer.num_streams,)) for k in keys])
+    return np.stack([jax.random.bernoulli(k, settings.mask_prob, (settings.num_streams,)) for k in keys])
+
+
+def often(draw, buffer, times):
+    """What that many minibatches give, one after the other along their last axis."""
+    found = jax.jit(jax.vmap(lambda key: draw(buffer, key)))(jax.random.split(jax.random.key(1), times))
+    return jax.tree.map(lambda leaf: jnp.concatenate(list(leaf), axis=-1), found)
 
 
 @pytest.mark.parametrize("count", [3, 16, 17, 45])
 @pytest.mark.parametrize("mask_prob", [0.5, 0.2, 1.0])
 def test_each_stream_samples_exactly_its_own_stored_transitions(count, mask_prob):
     """Against the paper's K separate buffers: every own transition turns up, nothing else does, alike often."""
-    buffer = EnsembleBuffer(16, 4, mask_prob)
-    state = filled(buffer, count)
-    mask = masks_of(buffer, count) if mask_prob < 1 else np.ones((count, 4), bool)
-    slots = jax.jit(lambda k: buffer.sample_slots(state, k, 4000))(jax.random.key(1))
-    times = np.asarray(buffer.get(state, slots).reward)
+    replay = make(16, 4, mask_prob, shared_batch=False)
+    buffer = filled(replay, count)
+    mask = masks_of(replay.settings, count) if mask_prob < 1 else np.ones((count, 4), bool)
+    times = np.asarray(replay.get(buffer, often(replay.own_slots, buffer, 250)).transition.reward)
+    assert times.shape == (4, 4000)
     for k in range(4):
         own = {t for t in range(max(0, count - 16), count) if mask[t, k]}
-        assert int(buffer.counts(state)[k]) == len(own)
+        assert int(replay.counts(buffer)[k]) == len(own)
         if own:
-            found, often = np.unique(times[k], return_counts=True)
+            found, counts = np.unique(times[k], return_counts=True)
             assert set(found.astype(int)) == own
-            assert often.std() < 6 * np.sqrt(4000 / len(own))
+            assert counts.std() < 6 * np.sqrt(4000 / len(own))
 
 
 def test_what_is_read_is_what_was_inserted():
-    buffer = EnsembleBuffer(8, 2, 0.5)
-    state = filled(buffer, 13)
-    got = buffer.get(state, jnp.arange(8))
+    replay = make(8, 2, 0.5)
+    got = replay.get(filled(replay, 13), jnp.arange(8)).transition
     times = np.asarray(got.reward).astype(int)
     assert sorted(times) == list(range(5, 13))
     assert got.obs["pixels"].dtype == jnp.uint8
@@ -58,46 +67,46 @@ def test_what_is_read_is_what_was_inserted():
 
 
 def test_shared_minibatches_carry_weights_of_mean_one():
-    buffer = EnsembleBuffer(500, 6, 0.5)
-    state = filled(buffer, 400)
-    slots, weight = buffer.sample_shared(state, KEY, 4000)
-    assert int(slots.max()) < 400
+    replay = make(500, 6, 0.5)
+    slots, weight = often(replay.shared_slots, filled(replay, 400), 8)
+    assert slots.shape == (4000,) and int(slots.max()) < 400
     assert set(np.unique(weight)) == {0.0, 2.0}
     np.testing.assert_allclose(np.asarray(weight).mean(axis=1), 1, atol=0.2)
 
 
 def test_masks_are_drawn_once_and_memory_of_observations_does_not_grow_with_k():
-    small, large = (EnsembleBuffer(64, k, 0.5).init(transition(0)) for k in (1, 20))
+    small, large = (make(64, k, 0.5).init(Stored(transition(0))) for k in (1, 20))
     sizes = [sum(leaf.nbytes for leaf in jax.tree.leaves(b.data)) for b in (small, large)]
     assert sizes[0] == sizes[1]
-    a, b = filled(EnsembleBuffer(64, 3, 0.5), 50), filled(EnsembleBuffer(64, 3, 0.5), 50)
+    a, b = filled(make(64, 3, 0.5), 50), filled(make(64, 3, 0.5), 50)
     np.testing.assert_array_equal(a.mask, b.mask)
 
 
 def test_a_million_transitions_of_20_members_fit_in_a_gigabyte():
     state = jnp.zeros((), jnp.int32)
-    example = Transition(state, state, jnp.zeros(()), state, jnp.zeros((), bool))
-    shape = jax.eval_shape(lambda: EnsembleBuffer(1_000_000, 20, 0.5).init(example))
+    example = Stored(Transition(state, state, jnp.zeros(()), state, jnp.zeros((), bool)))
+    shape = jax.eval_shape(lambda: DeviceReplay(Replay(1_000_000, 20, mask_prob=0.5)).init(example))
     assert sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shape)) < 0.2e9
 
 
 def test_bad_settings_are_refused():
     with pytest.raises(ValueError, match="capacity=0 must be"):
-        EnsembleBuffer(0, 2)
+        Replay(0, 2)
     with pytest.raises(ValueError, match=r"mask_prob=1.5 must be above 0 and at most 1"):
-        EnsembleBuffer(5, 2, 1.5)
+        Replay(5, 2, 5, mask_prob=1.5)
 
 
 @pytest.mark.parametrize("count", [100, 150, 400])
 def test_prioritised_draws_are_in_proportion_to_error_to_a_power(count):
     """More transitions than a node of the tree has branches, before and after the ring is full."""
-    buffer = EnsembleBuffer(150, 2, 1.0, priority=0.5, importance=1.0)
-    state = filled(buffer, count)
-    assert len(state.priority) == 2
+    replay = make(150, 2, 1.0, priority=0.5, importance=1.0)
+    buffer = filled(replay, count)
+    assert len(buffer.priority) == 2
     stored = min(count, 150)
     error = (1.0 + jnp.arange(stored) % 7) ** 2
-    state = buffer.prioritise(state, jnp.arange(stored), error)
-    slots, weight = jax.jit(lambda k: buffer.sample_shared(state, k, 60_000))(jax.random.key(1))
+    buffer = replay.prioritise(buffer, jnp.arange(stored), error)
+    slots, weight = often(replay.shared_slots, buffer, 400)
+    assert slots.shape == (60_000,)
     share = np.bincount(slots, minlength=150) / 60_000
     want = np.sqrt(np.asarray(error) + 1e-3)
     want = want / want.sum()
@@ -110,7 +119,7 @@ def test_prioritised_draws_are_in_proportion_to_error_to_a_power(count):
 
 
 def test_a_new_transition_gets_the_highest_priority_so_far():
-    buffer = EnsembleBuffer(10, 1, 1.0, priority=1.0)
-    state = buffer.prioritise(filled(buffer, 3), jnp.array([1]), jnp.array([9.0]))
-    state = buffer.add(state, transition(3), KEY)
-    np.testing.assert_allclose(state.priority[0].ravel()[:5], [1, 9.001, 1, 9.001, 0])
+    replay = make(10, 1, 1.0, priority=1.0)
+    buffer = replay.prioritise(filled(replay, 3), jnp.array([1]), jnp.array([9.0]))
+    buffer = replay.add(buffer, Stored(transition(3)), KEY)
+    np.testing.assert_allclose(buffer.priority[0].ravel()[:5], [1, 9.001, 1, 9.001, 0])

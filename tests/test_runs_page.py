@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from test_viewer import browser  # noqa: F401
 
+from priorax import train
 from priorax.agents import settings
 from priorax.cli import parse
 from priorax.report.runs import command, find_runs, group_runs
 from priorax.report.runs_page import POINTS, write_report
 from priorax.training.folder import as_json
+from priorax.training.records import Episode
 from priorax.training.request import parse_changes
-from priorax.training.trainer import train
 
 FEW = {"num_members": 10, "capacity": 500, "batch_size": 32}
 EPISODES = {"bsp": 60, "eps_greedy": 12}
@@ -55,15 +56,15 @@ def host_run(folder, seed=0, episodes=1000, **config):
     folder.mkdir(parents=True)
     chosen = as_json(settings("bsp", "small", prior_scale=2.5, widths=(), clip=None))
     asked = {"agent": "bsp", "env": "atari", "game": "Freeway", "size": 10, "seed": seed, "preset": "small"}
-    asked = {**asked, "settings": chosen, "version": "0.1.0", "steps": 90_000, **config}
+    asked = {**asked, "backend": "host", "settings": chosen, "version": "0.1.0", "steps": 90_000, **config}
     (folder / "run.json").write_text(json.dumps(asked))
     random = np.random.default_rng(seed)
     lengths = random.integers(20, 150, episodes)
     rows = [
-        f"{i + 1},{s},0,{i / 100},{n},0.5,{i}" for i, (n, s) in enumerate(zip(lengths, np.cumsum(lengths), strict=True))
+        f"{i + 1},{s},0,{i / 100},{n},{0.5 if i else ''},{i},,,"
+        for i, (n, s) in enumerate(zip(lengths, np.cumsum(lengths), strict=True))
     ]
-    header = "episode,step,lane,total_return,length,loss,cells"
-    (folder / "episodes.csv").write_text("\n".join([header, *rows]) + "\n")
+    (folder / "episodes.csv").write_text("\n".join([",".join(Episode._fields), *rows]) + "\n")
     return folder
 
 
@@ -88,7 +89,7 @@ def test_runs_are_read_as_they_were(made):
         assert (run.learned, run.solved) == (result.episodes_to_learn, result.episodes_to_solve)
         assert run.tells_regret is result.tells_regret is True
         np.testing.assert_allclose(run.rows["total_return"], [row.total_return for row in result.history])
-        assert run.steps[-1] == result.env_steps
+        assert run.steps[-1] == result.steps
     assert groups[0].first.changes == FEW
     assert groups[0].first.name.endswith("inner/bsp-0")
 
@@ -127,7 +128,7 @@ def test_long_runs_are_thinned(tmp_path):
 def test_bad_folders_are_named(copied, tmp_path):
     with pytest.raises(ValueError, match=r"folders=\[\] names no run"):
         write_report([], tmp_path / "report.html")
-    with pytest.raises(ValueError, match=r"folder '.*nowhere' is not there"):
+    with pytest.raises(ValueError, match=r"folder '.*nowhere' does not exist"):
         write_report([tmp_path / "nowhere"], tmp_path / "report.html")
     (tmp_path / "empty" / "a" / "b").mkdir(parents=True)
     with pytest.raises(ValueError, match=r"folder '.*empty' holds no run.*priorax train"):
@@ -176,7 +177,10 @@ def test_commands_repeat_runs(copied, tmp_path):
         names = ["agent", "env", "game", "size", "seed", "preset", "episodes", "steps", "actors", "shards"]
         for name in names:
             assert getattr(asked, name, None) == run.config.get(name)
-        assert as_json(settings(asked.agent, asked.preset, **parse_changes(asked.set))) == run.config["settings"]
+        assert (
+            as_json(settings(asked.agent, asked.preset, **parse_changes(asked.agent, asked.set)))
+            == run.config["settings"]
+        )
         assert getattr(asked, "stop_when_learned", False) is run.name.endswith("stopped")
         assert type(asked).__name__ == ("Apex" if run.name.endswith("apex") else "Train")
 
@@ -222,7 +226,7 @@ def test_what_no_command_can_say_is_said(copied):
     folder = copied / "inner" / "bsp-0"
     before = json.loads((folder / "run.json").read_text())
     for values, words in (
-        ({"env": "MyWorld"}, "MyWorld is an environment of your own"),
+        ({"env": "object:MyWorld"}, "MyWorld is an environment of your own; pass it to priorax.train"),
         ({"agent": "bspp"}, "agent='bspp' is unknown"),
         ({"settings": {**before["settings"], "num_members": "many"}}, "num_members='many' must be"),
         ({"settings": {**before["settings"], "gone": 1}}, "knows no setting gone"),
@@ -260,7 +264,7 @@ def test_it_says_what_was_found(browser, made, page):  # noqa: F811
         "[...document.querySelectorAll('#settings table')]"
         ".map(t => [...t.querySelectorAll('tbody th')].map(c => c.textContent))"
     )
-    assert names[1] == ["num_members", "prior", "epsilon"]
+    assert names[1] == ["epsilon", "num_members", "prior"]
     assert len(names[2]) == len(as_json(settings("bsp")))
     assert len(commands_of(browser)) == 4
 

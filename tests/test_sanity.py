@@ -12,6 +12,7 @@ from priorax.sanity.posterior import Problem, agreement, exact_posterior, member
 
 
 @pytest.mark.parametrize("name", LEMMAS)
+@pytest.mark.slow
 def test_the_lemma_holds(name):
     checks = list(LEMMAS[name]())
     assert checks
@@ -52,6 +53,7 @@ def test_a_regulariser_over_n_fails_lemma_1():
     assert abs(duplicate_ratio("dropout", p_keep=0.5, l2=over_n) - 1) > TOLERANCE
 
 
+@pytest.mark.slow
 def test_the_bandit_pays_what_it_says():
     """A first choice without data ties at random, so it costs half the gap; later exact sampling learns."""
     curve = mean_regret(dropout_sampler(3, 0.999, 0.1), 0.5, 1, 4000)

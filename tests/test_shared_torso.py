@@ -10,7 +10,7 @@ import optax
 import pytest
 
 from conftest import forward, init, update
-from priorax.beliefs import Adam, Batch, Ensemble, SharedTorso, belief_values
+from priorax.beliefs import Adam, Batch, Ensemble, SharedTorso
 from priorax.networks import MLP, NATURE, Convnet, Dueling
 
 TORSO = Convnet(((4, 4, 2), (8, 3, 1)))
@@ -45,6 +45,7 @@ def test_a_convnet_is_what_its_definition_says(key):
     np.testing.assert_allclose(net.apply(params, x), expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_half_precision_is_near_and_its_weights_stay_whole(key):
     x = pictures(key, 1)[0]
     params = TORSO.init(key, x, 4)
@@ -102,13 +103,14 @@ def test_prior_values_handed_in_change_nothing(key):
     np.testing.assert_allclose(given, forward(BELIEF, state, x, key), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_own_inputs_are_each_members_own(key):
     x = pictures(key, 6).reshape(3, 2, 2, 12, 12)
     state = init(BELIEF, key, x[0, 0])
     apart = BELIEF.forward(state, key, x)
     for k in range(3):
         np.testing.assert_allclose(apart[k], forward(BELIEF, state, x[k], key)[k], atol=1e-5)
-    values = belief_values(BELIEF, state, key, x[0])
+    values = BELIEF.functions(state, key, x[0])
     np.testing.assert_allclose(BELIEF.value(state, jnp.array(2), x[0, 1]), values[2, 1], atol=1e-5)
 
 
@@ -127,6 +129,7 @@ def test_who_owns_nothing_of_a_batch_learns_nothing_from_it(key):
     assert any(leaf[0] for leaf in jax.tree.leaves(changed))
 
 
+@pytest.mark.slow
 def test_all_members_learn_a_picture_task(key):
     belief = dataclasses.replace(
         BELIEF, base=Ensemble(3, Dueling(MLP((8,))), Dueling(MLP((8,))), 1.0, num_outputs=2), optimizer=Adam(3e-3)

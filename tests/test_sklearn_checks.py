@@ -18,5 +18,6 @@ EXPECTED = {
     expected_failed_checks=lambda estimator: EXPECTED,
 )
 @pytest.mark.filterwarnings("ignore:Estimator .* does not support array API:UserWarning")
+@pytest.mark.slow
 def test_scikit_learn_check(estimator, check):
     check(estimator)

@@ -27,7 +27,7 @@ def test_tiny_and_huge_units_give_the_same_model(plain, x_factor, y_factor):
 
 
 def test_targets_that_float_cannot_carry_are_refused():
-    with pytest.raises(ValueError, match=r"y holds 1e\+160 .*float32 does not carry"):
+    with pytest.raises(ValueError, match=r"y holds 1e\+160 .*exceeds the range of float32"):
         PriorEnsembleRegressor(**SMALL, standardize=False).fit(X, np.full(120, 1e160))
     with pytest.raises(ValueError, match=r"y holds no number above 1e-310 .*multiply y by a constant"):
         PriorEnsembleRegressor(**SMALL).fit(X, np.full(120, 1e-310))
@@ -35,7 +35,7 @@ def test_targets_that_float_cannot_carry_are_refused():
 
 def test_a_covariance_that_float_cannot_carry_is_refused():
     model = PriorEnsembleRegressor(**{**SMALL, "steps": 1}).fit(X, Y * 1e160)
-    with pytest.raises(ValueError, match=r"return_cov=True, but float64 does not carry the square"):
+    with pytest.raises(ValueError, match=r"return_cov=True, but the square .* is outside the range of float64"):
         model.predict(X, return_cov=True)
 
 
@@ -47,7 +47,7 @@ def test_inputs_that_float_cannot_carry_are_refused_with_their_place():
         model.predict(far)
 
 
-@pytest.mark.parametrize(("factor", "message"), [(1e160, "float32 does not carry"), (1e-160, "zero in float32")])
+@pytest.mark.parametrize(("factor", "message"), [(1e160, "exceeds the range of float32"), (1e-160, "zero in float32")])
 def test_a_users_own_prior_never_sees_infinities_or_vanished_columns(factor, message):
     model = PriorEnsembleRegressor(**{**SMALL, "steps": 1}, prior=Function(lambda x: x[:1]))
     with pytest.raises(ValueError, match=message):

@@ -25,7 +25,6 @@ from priorax.beliefs import (
     RMSProp,
     SharedTorso,
     TableCount,
-    belief_values,
     method,
 )
 from priorax.heads import C51, Classes, Gaussian, Quantiles, Scalar
@@ -47,7 +46,7 @@ def test_every_belief_comes_back_to_the_bit(name, tmp_path):
     save(tmp_path / "belief", belief, state, X[0])
     again, restored = load(tmp_path / "belief")
     assert jax.tree.structure((again, restored)) == jax.tree.structure((belief, state))
-    np.testing.assert_array_equal(belief_values(belief, state, KEY, X, 3), belief_values(again, restored, KEY, X, 3))
+    np.testing.assert_array_equal(belief.functions(state, KEY, X, 3), again.functions(restored, KEY, X, 3))
 
 
 NETWORKS = [
@@ -121,6 +120,7 @@ def test_no_kind_is_forgotten_above():
 
 
 @pytest.mark.parametrize("name", NOISES)
+@pytest.mark.slow
 def test_noises_that_were_cloned_are_in_the_file(name, tmp_path):
     model = clone(PriorEnsembleRegressor(**SMALL, noise=NOISES[name]))
     assert model.noise is not NOISES[name]
@@ -136,6 +136,7 @@ def test_a_cloned_gaussian_noise_is_in_the_file(tmp_path):
 
 
 @pytest.mark.parametrize("prior", [PRIORS[0], Dueling(MLP((4,)))], ids=lambda p: type(p).__name__)
+@pytest.mark.slow
 def test_cloned_priors_and_networks_of_an_estimator_are_in_the_file(prior, tmp_path):
     model = PriorEnsembleRegressor(**{**SMALL, "steps": 2}, prior=prior, network=Dueling(MLP((4,))), l2=L2(0.1))
     model = clone(model).fit(X, X[:, 0])
@@ -270,7 +271,7 @@ def test_a_file_cannot_replace_an_estimators_methods(tmp_path):
     content = read(tmp_path / "model")
     content.description["fitted"]["predict"] = 1
     write(tmp_path / "model", content)
-    with pytest.raises(BadFile, match="attribute 'predict' that no fit leaves"):
+    with pytest.raises(BadFile, match="attribute 'predict' that no fitted estimator has"):
         PriorEnsembleRegressor.load(tmp_path / "model")
 
 

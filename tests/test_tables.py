@@ -16,7 +16,7 @@ from priorax.estimators import tables
 from priorax.model_folder import FILES, inspect_model, load_model
 from priorax.report import calibration
 from priorax.storage import BadFile
-from priorax.tabular_files import STEPS, _split, _Target, _target, fit_table, predict_table
+from priorax.tabular_files import STEPS, Target, fit_table, predict_table, read_target
 
 CITIES = {"Rome": 0.0, "Oslo": 3.0, "Bern": -3.0}
 QUICK = {"num_members": 5, "steps": 200}
@@ -69,7 +69,7 @@ def test_a_table_with_words_and_gaps_is_learned(number):
     assert [path.name for path in report.paths] == list(FILES)
     assert sorted(path.name for path in out.iterdir()) == sorted(FILES)
     assert json.loads((out / "calibration.json").read_text())["rows"] == 59
-    for words in ("rows without a 'y' are left out: 5", "without a name are left out: 1", "'name' has 236 different"):
+    for words in ("rows without a 'y' are left out: 5", "without a name are left out: 1", "'name' has 236 categories"):
         assert any(words in line for line in said)
     assert report.left_out["same"] == "is 7.0 in every row"
 
@@ -102,11 +102,11 @@ def test_a_fresh_process_predicts_the_same_bytes(number, data, tmp_path):
 def test_what_is_read_back_predicts_as_what_was_fitted_to_the_bit(data, number):
     """Features survive their JSON; calibration, measured before writing, comes out the same after reading."""
     out, report, _ = number
-    cells, truth, _ = _target(tables.read(data), "y", "number", print)
+    cells, truth, _ = read_target(tables.read(data), "y", "number", print)
     found = load_model(out)
     model, features = found.estimator, found.features
     assert tables.Features.from_json(json.loads(json.dumps(features.as_json()))) == features
-    train, held = _split(truth, 0.2, 0)
+    train, held = truth.split(0.2, 0)
     said, y = model.predict_uncertainty(features.transform(cells.take(held))), truth.values
     assert calibration.of_numbers(y[held], said.mean, said.total, float(y[train].mean())) == report.calibration
 
@@ -142,7 +142,7 @@ def test_predicting_bears_unknown_words_gaps_and_other_columns(number, tmp_path)
     rows = [[30, "x", "Lima", 0], ["", "y", "", "?"], [30, "z", "Rome", 0]]
     new, said = write(tmp_path / "new.csv", ["age", "extra", "city", "size"], rows), []
     assert predict_table(out, new, tmp_path / "p.csv", said.append) == 3
-    assert said == ["column 'city' holds what was not there at the fit: Lima; taken for none of those"]
+    assert said == ["column 'city' holds categories not seen at the fit: Lima; encoded as all zeros"]
     values = np.loadtxt(tmp_path / "p.csv", delimiter=",", skiprows=1)
     assert np.all(np.isfinite(values))
     assert values[0, 1] > 2 * values[2, 1], "it should doubt a city that it never saw"
@@ -154,11 +154,11 @@ def test_predicting_says_what_is_wrong(number, tmp_path):
     out, _, _ = number
     wrong = {
         "no column 'age'.*It has: size, city": (["size", "city"], [[1, "Rome"]]),
-        "line 3: column 'age' holds numbers, but here 'old'": (
+        "line 3: column 'age' holds numbers, but 'old' is not one": (
             ["size", "city", "age"],
             [[1, "Rome", 2], [1, "", "old"]],
         ),
-        "line 2: column 'size' holds numbers, but here 'inf'": (["size", "city", "age"], [["inf", "Rome", 2]]),
+        "line 2: column 'size' holds numbers, but 'inf' is not one": (["size", "city", "age"], [["inf", "Rome", 2]]),
         "line 2: no finite prediction": (["size", "city", "age"], [["1e300", "Rome", 2]]),
     }
     for words, table in wrong.items():
@@ -216,7 +216,7 @@ def test_the_number_of_steps_is_found(tmp_path):
     assert report.steps in STEPS[:2]
     assert said == [
         "'y' holds numbers and is predicted as a number; pass kind=\"class\" if they stand for classes",
-        f"steps of training: {report.steps}, the best of those tried on a fifth of the training rows",
+        f"training steps: {report.steps}, the best of those tried on a fifth of the training rows",
     ]
 
 
@@ -240,10 +240,10 @@ def test_columns_that_tell_nothing_or_too_much(tmp_path):
         ("flag", "text", ("", "1")),
         ("word", "text", ("none", "u")),
     ]
-    assert left_out["gone"] == "says nothing in any row"
+    assert left_out["gone"] == "is empty in every row"
     assert left_out["same"] == "is a in every row"
-    assert "31 different words in 40 rows (at most 20)" in left_out["date"]
-    with pytest.raises(ValueError, match="no column to learn from: 'gone' says nothing"):
+    assert "31 categories in 40 rows (at most 20)" in left_out["date"]
+    with pytest.raises(ValueError, match="no column to learn from: 'gone' is empty"):
         tables.learn(cells, tables.kinds(cells, ["gone", "same", "date"]))
 
 
@@ -263,10 +263,10 @@ def test_fits_that_make_no_sense(tmp_path):
         ({"target": "z"}, "target='z' is unknown; known are"),
         ({"drop": ["b"]}, "drop='b' is unknown"),
         ({"drop": ["y"]}, "drop='y' is unknown"),
-        ({}, "line 2: column 'typo' holds numbers, but here 'oops'.*leave the column out"),
+        ({}, "line 2: column 'typo' holds numbers, but 'oops' is not one.*leave the column out"),
         ({"target": "typo"}, "'oops'.*kind=\"class\""),
-        ({"target": "ids"}, "60 different classes"),
-        ({"target": "ids", "kind": "number"}, "holds numbers, but here 'id 0'"),
+        ({"target": "ids"}, "60 distinct classes"),
+        ({"target": "ids", "kind": "number"}, "holds numbers, but 'id 0' is not one"),
         ({"target": "one"}, "is x in every row"),
         ({"target": "few"}, "has 1 rows with a 'few'"),
         ({"kind": "regression"}, "kind='regression' is unknown"),
@@ -285,17 +285,17 @@ def test_fits_that_make_no_sense(tmp_path):
 def test_numbers_can_be_classes(tmp_path):
     cells = tables.read(table(tmp_path / "t.csv", a=range(40), y=["-", *(i % 3 for i in range(39))]))
     said = []
-    kept, truth, missing = _target(cells, "y", "auto", said.append)
-    assert "holds numbers (3 different ones) and is predicted as a number" in said[0]
+    kept, truth, missing = read_target(cells, "y", "auto", said.append)
+    assert "holds numbers (3 distinct ones) and is predicted as a number" in said[0]
     assert (truth.kind, missing, len(kept.lines), truth.values[3]) == ("number", 1, 39, 0.0)
-    _, truth, missing = _target(cells, "y", "class", print)
+    _, truth, missing = read_target(cells, "y", "class", print)
     assert (truth.classes, missing) == (["-", "0", "1", "2"], 0)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.2, 0.5])
 def test_every_class_has_its_share_held_out_and_is_learned(share):
-    truth = _Target(np.repeat([0, 1, 2], [1, 59, 140]), ["rare", "some", "many"])
-    train, held = _split(truth, share, 3)
+    truth = Target(np.repeat([0, 1, 2], [1, 59, 140]), ["rare", "some", "many"])
+    train, held = truth.split(share, 3)
     np.testing.assert_array_equal(np.sort([*train, *held]), np.arange(200))
     assert 0 in train
     counts = np.bincount(truth.values[held], minlength=3)
@@ -321,7 +321,7 @@ def test_ids_are_not_learned_from_and_stand_before_predictions(data, tmp_path):
     assert (tmp_path / "p.csv").read_text().splitlines()[1].startswith("person 0,")
     words = []
     predict_table(tmp_path / "model", data, tmp_path / "p.csv", words.append)
-    assert words == [f"{data} has no column 'key', which told rows apart at the fit; predictions have none"]
+    assert words == [f"{data} has no column 'key', the id column of the fit; predictions have no ids"]
     with pytest.raises(ValueError, match="id='kee' is unknown; did you mean 'key'"):
         predict_table(tmp_path / "model", named, tmp_path / "p.csv", id="kee")
     with pytest.raises(ValueError, match="id='grade' is unknown"):
@@ -337,7 +337,7 @@ def test_a_prediction_never_takes_the_name_of_the_ids(number, data, tmp_path):
     header, first = (tmp_path / "p.csv").read_text().splitlines()[:2]
     assert header == "mean,predicted_mean,epistemic_std,total_std"
     assert first.startswith("person 0,")
-    assert said == ["the id column is called 'mean', as a prediction is; the prediction is called 'predicted_mean'"]
+    assert said == ["the id column 'mean' has the name of a prediction; the prediction is called 'predicted_mean'"]
 
 
 def zeros_and_ones(path):

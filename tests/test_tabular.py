@@ -11,8 +11,10 @@ from priorax import Explorer, train
 from priorax.agents import PSRL, RLSVI, UCRL, Tabular, build, settings
 from priorax.agents.tabular import Model, log_gamma
 from priorax.cli import main
+from priorax.envs.interface import Task
 from priorax.envs.jax.deep_sea import DeepSea
 from priorax.replay import Transition
+from priorax.training.backends.scan import remember
 
 SIZE = 4
 
@@ -28,7 +30,7 @@ def explored(env, params, repeats=1):
             )
             _, _, reward, terminated, _, info = env.step(jax.random.key(0), here, action, params)
             step = Transition(jnp.asarray(cell), action, reward, info["final_observation"], terminated)
-            state = agent.update_buffer(state, jax.random.key(0), step)
+            state, _ = remember(agent, state, (), jax.random.key(0), step)
     return jax.tree.map(lambda leaf: leaf * repeats, state.model)
 
 
@@ -108,13 +110,14 @@ def test_ucrl_moves_as_much_mass_to_the_best_successor_as_its_set_allows():
 
 
 @pytest.mark.parametrize(("agent", "most"), [("rlsvi", 70), ("psrl", 70)])
+@pytest.mark.slow
 def test_exact_references_learn_deep_sea_fast(agent, most):
     assert train(agent, size=8, episodes=200, stop_when_learned=True).episodes_to_learn < most
 
 
 def test_planners_ask_for_finite_states():
     with pytest.raises(ValueError, match="psrl needs finite states"):
-        build(settings("psrl"), 2)
+        build("psrl", settings("psrl"), Task(2))
 
 
 class Corridor(gymnasium.Env):
@@ -134,7 +137,7 @@ class Corridor(gymnasium.Env):
         return self.cell, float(there), there, self.time == 20, {}
 
 
-@pytest.mark.parametrize("agent", ["rlsvi", "psrl", "ucrl"])
+@pytest.mark.parametrize("agent", ["rlsvi", *(pytest.param(name, marks=pytest.mark.slow) for name in ("psrl", "ucrl"))])
 def test_planners_learn_on_the_host(agent, tmp_path):
     planner = Explorer(Corridor, agent).learn(400)
     assert planner.settings.lanes == 1 and planner.evaluate(3) == [1.0] * 3
@@ -147,11 +150,17 @@ def test_planners_learn_on_the_host(agent, tmp_path):
     assert again.learn(10).steps == 410
 
 
-def test_a_planner_is_fixed_by_its_seed_and_has_one_lane():
+def test_a_planner_is_fixed_by_its_seed():
     runs = [Explorer("gymnasium:FrozenLake-v1", "rlsvi", seed=seed).learn(150).history for seed in (3, 3, 4)]
     assert runs[0] == runs[1] != runs[2]
-    with pytest.raises(ValueError, match=r"lanes=2: a planner has one plan at a time.*pass lanes=1"):
-        Explorer("gymnasium:FrozenLake-v1", "rlsvi", lanes=2)
+
+
+def test_a_planner_has_a_plan_of_its_own_in_every_lane_and_counts_what_all_of_them_see():
+    planner = Explorer("gymnasium:FrozenLake-v1", "rlsvi", lanes=2).learn(150)
+    assert {row.lane for row in planner.history} == {0, 1}
+    assert float(planner.state.model.visits.sum()) == planner.steps
+    one, other = np.asarray(planner.trainer.backend.actor.index)
+    assert one.shape == (16, 4) and np.any(one != other)
 
 
 def test_the_command_trains_planners_in_gymnasium(tmp_path, capsys):

@@ -16,7 +16,8 @@ import pytest
 from priorax import Explorer, train
 from priorax.cli import main
 from priorax.storage import BadFile
-from priorax.training import trainer as training
+from priorax.training import trainer
+from priorax.training.backends import scan
 from priorax.training.folder import read_episodes
 
 SMALL = {"num_members": 4, "widths": (8,), "batch_size": 16, "capacity": 300}
@@ -26,7 +27,8 @@ WORDS = ["--set", "num_members=4", "widths=8", "batch_size=16", "capacity=300"]
 
 @pytest.fixture(autouse=True)
 def short_chunks(monkeypatch):
-    monkeypatch.setattr(training, "CHUNK", 100)
+    monkeypatch.setattr(scan, "CHUNK", 100)
+    monkeypatch.setattr(trainer, "REPORT_SECONDS", 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +62,7 @@ def test_a_run_is_its_seed(whole):
     other = train(**{**RUN, "seed": 2}, episodes=20)
     assert other.history != whole.history[:20]
     assert whole.episodes == len(whole.history) == 120
-    assert whole.env_steps == 600
+    assert whole.steps == 600
     assert whole.total_return == pytest.approx(sum(row.total_return for row in whole.history))
 
 
@@ -112,7 +114,7 @@ def test_killed_at_any_moment_it_resumes_to_the_bit(whole, tmp_path):
     assert rows[:120] == whole.history
     said = json.loads(done.stdout.splitlines()[-1])
     assert {"agent", "env", "size", "seed", "episodes", "episodes_to_learn", "total_return"} <= set(said)
-    assert "env_steps_per_second" in said
+    assert "steps_per_second" in said
 
 
 def test_a_damaged_checkpoint_is_told_and_the_one_before_still_serves(whole, tmp_path):
@@ -165,7 +167,7 @@ def test_a_folder_with_a_run_is_not_overwritten_by_accident(tmp_path, capsys):
 
 def test_what_a_finished_run_learned_is_what_it_saved(tmp_path, monkeypatch):
     """Whatever is left of the last chunk: 99 episodes of 10 steps are fewer than one."""
-    monkeypatch.setattr(training, "CHUNK", 1000)
+    monkeypatch.setattr(scan, "CHUNK", 1000)
     result = train("bsp", "deep_sea", size=10, seed=0, episodes=99, out=tmp_path)
     assert result.history[-1].total_return == pytest.approx(0.99)
     agent = Explorer.load(tmp_path)
@@ -306,8 +308,8 @@ def test_a_changed_count_in_a_commit_is_noticed(whole, tmp_path):
     folder, older, newer = stopped_run(tmp_path)
     commit = folder / f"commit-{newer}.json"
     text = commit.read_text()
-    assert '"bad": ' in text
-    commit.write_text(text.replace('"bad": ', '"bad": 1'))
+    assert '"episodes": ' in text
+    commit.write_text(text.replace('"episodes": ', '"episodes": 1'))
     with pytest.raises(BadFile, match=rf"checksum differs\); delete .*commit-{newer}.json to go on from step {older}"):
         train(**RUN, episodes=120, out=tmp_path, resume=True)
     commit.unlink()
@@ -386,7 +388,7 @@ def test_the_folder_holds_events_for_tensorboard(tmp_path):
         (["--size", "-3"], "--size -3 must be"),
         (["--agent", "bspp"], "did you mean 'bsp'"),
         (["--set", "batch_size=2000", "capacity=1000"], "batch_size=2000 exceeds capacity=1000"),
-        (["--set", "prior_scale=many"], "prior_scale='many' must be like 10.0"),
+        (["--set", "prior_scale=many"], "prior_scale='many' must be a number or 'auto'"),
         (["--set", "prior_scale"], "must be NAME=VALUE"),
         (["--set", "kay=3"], "setting='kay' is unknown"),
     ],
@@ -398,16 +400,17 @@ def test_bad_words_are_one_line_and_exit_code_2(words, message, tmp_path, capsys
     assert "Traceback" not in error
 
 
+@pytest.mark.slow
 def test_any_gymnax_environment_with_discrete_actions_can_be_trained_in():
     env, _ = gymnax.make("CartPole-v1")
     result = train("bsp", env, seed=0, episodes=8, changes={**SMALL, "prior_scale": 1.0})
-    assert result.env_steps == sum(row.length for row in result.history)
+    assert result.steps == sum(-(-row.length // 4) for row in result.history), "the preset holds actions for 4 steps"
     assert all(row.total_return == row.length for row in result.history), "CartPole pays 1 per step"
     assert result.episodes_to_solve is None
     assert result.episodes_to_learn is None, "what would be optimal, nobody told"
     assert not result.tells_regret
     continuous, _ = gymnax.make("Pendulum-v1")
-    with pytest.raises(ValueError, match="these are continuous; use d4pg"):
+    with pytest.raises(ValueError, match="these are continuous; use 'd4pg'"):
         train("bsp", continuous, episodes=2)
     small = {"widths": (8,), "batch_size": 8, "capacity": 500, "lowest": -100.0, "highest": 0.0}
     assert train("d4pg", continuous, episodes=1, changes=small).history[0].length == 200

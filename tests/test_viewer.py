@@ -12,9 +12,9 @@ import time
 import numpy as np
 import pytest
 
+from priorax import train
 from priorax.analysis.exploration import EpisodeFrame, Exploration, moments_to_keep, record_deep_sea
 from priorax.report.viewer import write_playground, write_viewer
-from priorax.training.trainer import train
 
 SIZE, SEED, EPISODES = 5, 3, 60
 CHANGES = {"num_members": 4, "capacity": 1000, "batch_size": 64}

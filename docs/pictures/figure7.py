@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from priorax.beliefs import Ensemble, belief_values
+from priorax.beliefs import Ensemble
 from priorax.data_sets import form_data
 from priorax.fitting import train
 from priorax.networks import MLP
@@ -33,7 +33,7 @@ def fitted(belief: Ensemble, noise: str) -> tuple[np.ndarray, np.ndarray]:
     state = belief.init(key_init, X[0])
     data = form_data(belief, state, X, Y, key=key_data, noise=noise)
     state = train(belief, state, data, key=key_train, steps=2000, batch_size=None).state
-    members = belief_values(belief, state, key_train, GRID)[:, :, 0]
+    members = belief.functions(state, key_train, GRID)[:, :, 0]
     return np.asarray(members), np.asarray(data.weight)[: len(X)].T
 
 

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from priorax import fit
-from priorax.beliefs import Ensemble, belief_values
+from priorax.beliefs import Ensemble
 from priorax.networks import MLP
 from priorax.priors import RandomFourier
 from priorax.report.plots import BAND, MEAN, SAMPLE, panels, save_figure
@@ -20,7 +20,7 @@ GRID = np.linspace(-2, 2, 161, dtype=np.float32)[:, None]
 
 belief = Ensemble(num_members=20, network=MLP((50, 50)), prior=RandomFourier(0.8), prior_scale=SCALE)
 state = fit(belief, (X, Y), key=jax.random.key(5), noise="none", steps=3000, batch_size=None).state
-members = np.asarray(belief_values(belief, state, jax.random.key(0), GRID))[:, :, 0]
+members = np.asarray(belief.functions(state, jax.random.key(0), GRID))[:, :, 0]
 priors = SCALE * np.asarray(belief.prior_values(state, GRID))[:, :, 0, 0]
 
 drawing, axes = panels(1, 4, width=3.0, height=2.9)

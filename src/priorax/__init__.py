@@ -1,4 +1,4 @@
-"""Randomized prior functions: ensembles that know what they do not know."""
+"""Randomized prior functions in JAX: ensembles with uncertainty estimates, and agents that explore with them."""
 
 import importlib
 from typing import TYPE_CHECKING, Any
@@ -36,7 +36,17 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import on first use, so that `priorax --help` does not wait for JAX."""
+    """Import a public name on first use, so that `priorax --help` does not wait for JAX.
+
+    Args:
+        name: The name.
+
+    Returns:
+        The object.
+
+    Raises:
+        AttributeError: If there is no such name.
+    """
     if name not in _HOMES:
         raise AttributeError(f"module 'priorax' has no attribute {name!r}")
     return getattr(importlib.import_module(f"priorax.{_HOMES[name]}"), name)

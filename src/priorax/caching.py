@@ -1,4 +1,4 @@
-"""The persistent compilation cache: the second process starts training without compiling."""
+"""The persistent compilation cache, which saves later processes from compiling again."""
 
 import os
 from pathlib import Path
@@ -7,9 +7,19 @@ import jax
 
 
 def enable_compilation_cache(folder: Path | str | None = None) -> Path:
-    """Keep compiled programs on disk. The default folder is the user's cache, or `PRIORAX_CACHE`.
+    """Keep compiled programs on disk, for other processes to reuse.
 
-    What is in that folder is run: its rights are set to the user only, and another user's folder is refused.
+    Programs in that folder are executed, so its permissions are restricted to the current user.
+
+    Args:
+        folder: Folder of the cache; by default that in the environment variable `PRIORAX_CACHE`, or the user's cache
+            folder.
+
+    Returns:
+        The folder.
+
+    Raises:
+        PermissionError: If the folder belongs to another user.
     """
     base = os.environ.get("PRIORAX_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "priorax"
     path = Path(folder or base).expanduser()
@@ -17,7 +27,8 @@ def enable_compilation_cache(folder: Path | str | None = None) -> Path:
     status = path.stat()
     if hasattr(os, "getuid") and status.st_uid != os.getuid():
         raise PermissionError(
-            f"the cache {path} belongs to another user and would be run; set PRIORAX_CACHE to your own"
+            f"the compilation cache {path} belongs to another user, and its programs would be executed; set "
+            "PRIORAX_CACHE to a folder you own"
         )
     path.chmod(0o700)
     jax.config.update("jax_compilation_cache_dir", str(path))

@@ -1,4 +1,4 @@
-"""Errors are part of the interface: each names the argument, its value, the limit and the remedy."""
+"""Argument checks. Every message names the argument, its value, the limit and the remedy."""
 
 import difflib
 import math
@@ -11,29 +11,85 @@ class NonFinite(FloatingPointError):
 
 
 def positive_int(name: str, value: object) -> int:
-    """An integer of at least one, or a ValueError that says so."""
+    """Check that an argument is an integer of at least 1.
+
+    Args:
+        name: Name of the argument.
+        value: The argument.
+
+    Returns:
+        The value.
+
+    Raises:
+        ValueError: If it is not.
+    """
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
         raise ValueError(f"{name}={value!r} must be a whole number of at least 1; pass for example {name}=20")
     return int(value)
 
 
 def non_negative(name: str, value: object) -> float:
-    """A finite number of at least zero, or a ValueError that says so."""
+    """Check that an argument is a finite number of at least 0.
+
+    Args:
+        name: Name of the argument.
+        value: The argument.
+
+    Returns:
+        The value.
+
+    Raises:
+        ValueError: If it is not.
+    """
     return _in_range(name, value, lambda v: v >= 0, "a finite number of at least 0", 1.0)
 
 
 def positive(name: str, value: object, example: float = 1.0) -> float:
-    """A finite number above zero, or a ValueError that says so and gives the example."""
+    """Check that an argument is a finite number above 0.
+
+    Args:
+        name: Name of the argument.
+        value: The argument.
+        example: A valid value, for the message.
+
+    Returns:
+        The value.
+
+    Raises:
+        ValueError: If it is not.
+    """
     return _in_range(name, value, lambda v: v > 0, "a finite number above 0", example)
 
 
 def fraction(name: str, value: object) -> float:
-    """A number in (0, 1), or a ValueError that says so."""
+    """Check that an argument is a number strictly between 0 and 1.
+
+    Args:
+        name: Name of the argument.
+        value: The argument.
+
+    Returns:
+        The value.
+
+    Raises:
+        ValueError: If it is not.
+    """
     return _in_range(name, value, lambda v: 0 < v < 1, "a number above 0 and below 1", 0.5)
 
 
 def checked_seed(value: object, name: str = "seed") -> int:
-    """A whole number of 32 bits, or a ValueError that says so."""
+    """Check that an argument is a valid random seed: an integer of at least 0 and below 2**32.
+
+    Args:
+        value: The argument.
+        name: Name of the argument.
+
+    Returns:
+        The value.
+
+    Raises:
+        ValueError: If it is not.
+    """
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or not 0 <= int(value) < 2**32:
         raise ValueError(
             f"{name}={value!r} must be a whole number of at least 0 and below 2**32; pass for example {name}=0"
@@ -42,19 +98,19 @@ def checked_seed(value: object, name: str = "seed") -> int:
 
 
 def one_of(name: str, value: object, valid: Iterable[str], elsewhere: Mapping[str, str] | None = None) -> str:
-    """Check a name.
+    """Check that an argument is one of the valid names.
 
     Args:
-        name: Of the argument.
-        value: The name to check.
-        valid: Names that are known.
-        elsewhere: What others call them, in lower case and letters and digits only, and what they are called here.
+        name: Name of the argument.
+        value: The argument.
+        valid: The valid names.
+        elsewhere: Names in other libraries (in lower case, letters and digits only) and their equivalents here.
 
     Returns:
         The value.
 
     Raises:
-        ValueError: If it is unknown; with the name that it has here, or the nearest one.
+        ValueError: If it is not; the message suggests the equivalent or the closest name.
     """
     names = list(valid)
     if value in names:

@@ -1,7 +1,8 @@
-"""A fixed data set as algorithm 1 trains on it: checked, split, each stream's noise drawn once, padded, in batches.
+"""Data sets in the form that algorithm 1 trains on: validated, split, perturbed once for each member, padded, batched.
 
-Sizes are padded to powers of two and the true number of rows is an argument of the compiled code, as are the numbers of
-belief and noise: data sets of like size, and beliefs that differ in numbers only, share one program.
+Data sets are padded to a power of two, and the true number of rows is an argument of the compiled code, as are the
+hyperparameters of belief and noise. So data sets of similar size, and beliefs that differ in numbers only, share one
+compiled program.
 """
 
 from collections.abc import Callable
@@ -14,26 +15,28 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from priorax.beliefs.base import Batch, Belief, BeliefState
-from priorax.beliefs.ensemble import Ensemble
 from priorax.checks import fraction
-from priorax.heads import Classes
 from priorax.noise import Noise, as_noise
 
 ROWS_AT_ONCE = 4096
-"""Rows that priors and scores are computed for at once: memory does not grow with members x rows x width."""
+"""Rows for which priors and losses are evaluated at once, to bound memory."""
 
 
 class Data(eqx.Module):
-    """A data set as the streams see it: `data_noise` has been drawn. Rows past `num_rows` are padding."""
+    """A data set with its noise drawn, as the streams see it. Rows past `num_rows` are padding."""
 
     x: PyTree
-    """[row, ...]"""
+    """Inputs [row, ...], a pytree."""
     target: Array
-    """[row, stream or 1, output, ...]"""
+    """Encoded targets [row, stream or 1, output, ...]."""
     weight: Float[Array, "row stream"]
+    """Weights, including those of the data noise."""
     prior: Float[Array, "row stream output prior"] | None
+    """Values of the prior functions; None if there are none."""
     count: Float[Array, " stream"]
+    """Number of examples that each stream has seen, including earlier ones."""
     num_rows: Int[Array, ""]
+    """Number of rows that are not padding."""
 
 
 def form_data(
@@ -47,28 +50,28 @@ def form_data(
     sample_weight: Any = None,
     seen: int = 0,
 ) -> Data:
-    """Lines 3 and 4 of algorithm 1: each stream's own copy of the data, its noise drawn once, priors evaluated once.
+    """Perturb a data set for each stream and evaluate the priors on it (algorithm 1, lines 3 and 4).
 
     Args:
-        belief: what will be trained.
-        state: its state, which holds the priors.
-        x: [n, ...], any pytree.
-        y: [n] or [n, num_outputs]; for a `Classes` head labels 0, 1, ..., else numbers.
-        key: of the noise.
-        noise: data noise by name or object.
-        sample_weight: [n]; all ones if None.
-        seen: how many examples the belief has learned from before (for `n` of equation 4).
+        belief: The belief to be trained.
+        state: Its state, which holds the priors.
+        x: Inputs [n, ...], any pytree.
+        y: Targets [n] or [n, num_outputs]: labels 0, 1, ... for a `Classes` head, else numbers.
+        key: PRNG key of the noise.
+        noise: Data noise, by name or as an object.
+        sample_weight: Weights [n]; None weighs all rows equally.
+        seen: Number of examples that the belief was trained on before (for n in equation 4).
 
     Returns:
-        The data that `train` takes.
+        The data to pass to `train`.
 
     Raises:
-        ValueError: if the parts do not fit each other, or hold what cannot be trained on.
+        ValueError: If shapes do not match or values are invalid; see `checked`.
     """
     x, y, sample_weight = checked(belief, x, y, sample_weight)
     noise, n = as_noise(noise), len(y)
     shift = jax.eval_shape(lambda key: noise.shift(key, n, belief.num_outputs), key)  # it checks its own shape
-    if shift is not None and isinstance(belief.head, Classes):
+    if shift is not None and belief.head.takes_classes:
         raise ValueError(f"noise={noise!r} moves targets, but these targets are classes; use a resampling noise")
     size = _bucket(n)
     return _assemble(
@@ -117,7 +120,7 @@ def _assemble(
 def _prior_values(
     belief: Belief, state: BeliefState, x: Any, size: int
 ) -> Float[Array, "row stream output prior"] | None:
-    if not isinstance(belief, Ensemble):
+    if not belief.has_prior:
         return None
 
     def of_rows(rows: Any) -> Array | None:
@@ -128,7 +131,16 @@ def _prior_values(
 
 
 def in_row_chunks(function: Callable[[Any], Any], rows: Any, size: int) -> Any:
-    """`function` of a power of two of rows, so many at a time that memory stays small; it keeps the leading axis."""
+    """Apply a function to rows in chunks, to bound memory.
+
+    Args:
+        function: Maps a pytree of arrays [chunk, ...] to another with the same leading axis.
+        rows: A pytree of arrays [size, ...].
+        size: Number of rows, a power of two.
+
+    Returns:
+        The results [size, ...].
+    """
     chunk = min(ROWS_AT_ONCE, size)
     parts = jax.tree.map(lambda leaf: leaf.reshape(size // chunk, chunk, *leaf.shape[1:]), rows)
     done = jax.lax.map(function, parts)
@@ -136,24 +148,31 @@ def in_row_chunks(function: Callable[[Any], Any], rows: Any, size: int) -> Any:
 
 
 def as_arrays(tree: Any) -> Any:
-    """Plain numbers as arrays: `eqx.filter_jit` then takes them as arguments, and compiles nothing for new ones."""
+    """Convert the Python numbers of a pytree to arrays, so that `eqx.filter_jit` does not recompile when they change.
+
+    Args:
+        tree: A pytree.
+
+    Returns:
+        The pytree with arrays in place of numbers.
+    """
     return jax.tree.map(lambda leaf: jnp.asarray(leaf) if isinstance(leaf, float | int | np.ndarray) else leaf, tree)
 
 
 def split_rows(key: PRNGKeyArray, y: np.ndarray, share: float, is_label: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Rows to hold out and rows to train on, at random; labels of one output keep their shares on both sides.
+    """Split rows at random for validation; the classes of a single output are stratified.
 
     Args:
-        key: of the split.
-        y: targets [n, output].
-        share: how much is held out.
-        is_label: whether y holds classes.
+        key: A PRNG key.
+        y: Targets [n, output].
+        share: Fraction of rows to hold out.
+        is_label: Whether y holds class labels.
 
     Returns:
-        Two arrays of row numbers. No class is held out entirely.
+        Indices of the held-out rows and of the training rows. No class is held out entirely.
 
     Raises:
-        ValueError: if one side would be empty.
+        ValueError: If either part would be empty.
     """
     n = len(y)
     random = np.random.default_rng(np.asarray(jax.random.key_data(key)))
@@ -188,7 +207,17 @@ def _shares(cut: int, count: np.ndarray) -> np.ndarray:
 
 
 def minibatch(data: Data, key: PRNGKeyArray, size: int, own: bool) -> Batch:
-    """Rows drawn uniformly: the same for all streams, or each stream's own."""
+    """Draw a minibatch uniformly, with replacement.
+
+    Args:
+        data: The data set.
+        key: A PRNG key.
+        size: Number of rows.
+        own: Whether each stream draws its own rows; else all streams share them.
+
+    Returns:
+        The batch.
+    """
     streams = data.weight.shape[1]
     if not own:
         rows = _uniform_rows(key, (size,), data.num_rows)
@@ -210,7 +239,15 @@ def _uniform_rows(key: PRNGKeyArray, shape: tuple[int, ...], num_rows: Array) ->
 
 
 def full_batch(data: Data, normalise: bool = True) -> Batch:
-    """All rows, padding with weight zero; `normalise` makes the mean over padded rows the mean over real ones."""
+    """Return all rows as one batch; padding has weight zero.
+
+    Args:
+        data: The data set.
+        normalise: Whether to scale the weights so that the mean over padded rows is the mean over real rows.
+
+    Returns:
+        The batch.
+    """
     factor = data.weight.shape[0] / data.num_rows if normalise else 1.0
     return eqx.tree_at(lambda b: b.weight, _batch(data, lambda leaf: leaf, shared=True), factor * data.weight.T)
 
@@ -228,20 +265,20 @@ def _batch(data: Data, take: Callable[[Array], Array], shared: bool) -> Batch:
 
 
 def checked(belief: Belief, x: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray]:
-    """Data that can be trained on, in the types that it is computed in.
+    """Validate a data set and convert it to the types it is computed in.
 
     Args:
-        belief: what will be trained.
-        x: [n, ...], any pytree.
-        y: [n] or [n, num_outputs].
-        sample_weight: [n], or None.
+        belief: The belief to be trained.
+        x: Inputs [n, ...], any pytree.
+        y: Targets [n] or [n, num_outputs].
+        sample_weight: Weights [n], or None.
 
     Returns:
         x, y [n, num_outputs] and the weights [n].
 
     Raises:
-        ValueError: if rows do not agree, y has not one column per output, a number is not finite or larger than float32
-            carries, a weight is negative, or a label is none of the head's classes.
+        ValueError: If the numbers of rows differ, y does not have one column per output, a number is not finite or
+            exceeds the range of float32, a weight is negative, or a label is not one of the head's classes.
     """
     n = _num_rows(x)
     if n == 0:
@@ -258,7 +295,7 @@ def checked(belief: Belief, x: Any, y: Any, sample_weight: Any) -> tuple[Any, np
         raise ValueError(f"sample_weight has shape {sample_weight.shape} but x has {n} rows; pass one per row")
     if np.any(sample_weight < 0):
         raise ValueError(f"sample_weight holds {sample_weight.min()}; every weight must be at least 0")
-    is_label = isinstance(belief.head, Classes)
+    is_label = belief.head.takes_classes
     y = y if is_label else _numbers("y", y, float)
     x = jax.tree.map(lambda leaf: _numbers("x", np.asarray(leaf)), x)
     sample_weight = _numbers("sample_weight", sample_weight, float)
@@ -274,7 +311,7 @@ def _numbers(name: str, values: np.ndarray, dtype: Any = None) -> np.ndarray:
         raise ValueError(f"{name} holds NaN or infinity; remove or impute those rows first")
     if values.dtype != wanted and (largest := np.max(np.abs(values), initial=0.0)) > np.finfo(wanted).max:
         raise ValueError(
-            f"{name} holds numbers of size {largest:.3g}, but {wanted} carries at most {np.finfo(wanted).max:.3g}; "
+            f"{name} holds numbers up to {largest:.3g}, but the largest {wanted} is {np.finfo(wanted).max:.3g}; "
             f"divide {name} by a constant"
         )
     return values.astype(wanted, copy=False)

@@ -1,4 +1,4 @@
-"""What is installed, what it runs on, and what is amiss: the first thing to look at when something does not work."""
+"""`priorax doctor`: report the installation and its problems."""
 
 import os
 import platform
@@ -11,6 +11,7 @@ from typing import NamedTuple
 from priorax.version import __version__
 
 NEEDED = ("jax", "jaxlib", "equinox", "optax", "numpy", "scikit-learn")
+"""Required distributions."""
 EXTRAS = {
     "control": ("dm_control", "mujoco", "gymnasium"),
     "gymnasium": ("gymnasium",),
@@ -26,6 +27,7 @@ EXTRAS = {
         "import-linter",
         "pytest",
         "pytest-xdist",
+        "build",
         "beartype",
         "pandas",
         "nbclient",
@@ -33,25 +35,34 @@ EXTRAS = {
         "ipykernel",
     ),
 }
-"""The distributions of each extra in pyproject.toml; a test compares them."""
+"""Distributions of each extra in pyproject.toml; a test compares them."""
 VARIABLES = ("XLA_FLAGS", "JAX_PLATFORMS", "JAX_ENABLE_X64", "NPROC", "OMP_NUM_THREADS", "PRIORAX_CACHE")
-"""What may be set outside and changes how things run."""
+"""Environment variables that affect how priorax runs."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome-headless-shell", "chrome")
+"""Commands of headless browsers."""
 LITTLE_MEMORY = 1.0
-"""In gigabytes: below this, larger fits may be killed."""
+"""Free memory in GB below which larger fits may be killed."""
 
 
 class Finding(NamedTuple):
-    """One line of the report. What is optional and absent is no fault, but has a remedy all the same."""
+    """One line of the report."""
 
     name: str
+    """What was examined."""
     value: str
+    """What was found."""
     ok: bool = True
+    """False if it is a problem; an optional part that is missing is none."""
     remedy: str = ""
+    """How to solve the problem or install the optional part."""
 
 
 def examine() -> list[Finding]:
-    """Everything there is to say, in order of reading."""
+    """Examine the installation.
+
+    Returns:
+        The findings, in reading order.
+    """
     found = [Finding("priorax", __version__), _python()]
     found += [_needed(name) for name in NEEDED]
     found += [_devices(), _cores(), _memory()]
@@ -123,7 +134,7 @@ def _memory() -> Finding:
 
 def _cache() -> Finding:
     """The folder of compiled programs, if a file can be written there."""
-    remedy = "set PRIORAX_CACHE to a folder of yours; without it every process compiles anew"
+    remedy = "set PRIORAX_CACHE to a folder you own; without it every process compiles again"
     try:
         import jax
 
@@ -141,5 +152,5 @@ def _cache() -> Finding:
 def _browser() -> Finding:
     path = next((path for path in map(shutil.which, BROWSERS) if path), None)
     if path is None:
-        return Finding("headless browser", "not found (optional)", remedy="install chromium to make pictures of pages")
+        return Finding("headless browser", "not found (optional)", remedy="install chromium to take screenshots")
     return Finding("headless browser", path)

@@ -1,7 +1,7 @@
-"""Algorithm 1: fit a belief to a fixed data set. All members train together, in compiled chunks of steps.
+"""Algorithm 1: fit a belief to a fixed data set. All members are trained together, in compiled chunks of steps.
 
-Between chunks the host draws the progress bar, looks for non-finite losses and for a reason to stop early, so a
-Ctrl-C is answered within a chunk.
+Between chunks the host updates the progress bar, checks that losses are finite and decides whether to stop early, so
+Ctrl-C takes effect within one chunk.
 """
 
 import functools
@@ -13,31 +13,32 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from priorax.beliefs import ENSEMBLES
-from priorax.beliefs.base import Belief, BeliefState, Wrapper
+from priorax.beliefs import Belief, BeliefState
 from priorax.checks import NonFinite, positive_int
 from priorax.data_sets import Data, checked, form_data, full_batch, in_row_chunks, minibatch, split_rows
-from priorax.heads import Classes
 from priorax.noise import as_noise
 from priorax.progress import steps_bar
 
 CHUNK = 100
-"""Steps between two looks of the host."""
+"""Optimiser steps in one compiled call."""
 
 DRAWS = 20
-"""How many functions of a belief that is no ensemble stand for it in validation."""
+"""How many functions are drawn for validation from a belief without members; members are all evaluated."""
 
 
 class Fit(NamedTuple):
-    """What fitting gives."""
+    """The result of fitting a belief."""
 
     state: BeliefState
+    """The fitted state; with validation, the one with the lowest validation loss."""
     losses: Float[np.ndarray, "step stream"]
+    """Training loss of each stream at each step."""
     stopped_early: bool
+    """Whether training stopped because the validation loss no longer fell."""
 
 
 class NonFiniteLoss(NonFinite):
-    """Training diverged; the message names step and member."""
+    """Training diverged: a loss became NaN or infinite. The message names the step and the member."""
 
 
 def fit(
@@ -57,26 +58,28 @@ def fit(
     """Fit a belief to a data set.
 
     Args:
-        belief: what to fit.
-        data: x [n, ...] (any pytree) and y [n] or [n, num_outputs]: numbers, or for a `Classes` head labels 0, 1, ...
-        key: everything random follows from it.
-        noise: data noise by name or object, drawn once per (example, member).
-        sample_weight: [n]; all ones if None.
-        steps: of the optimiser.
-        batch_size: None, or at least n: full batches; else drawn uniformly at each step.
-        validation_fraction: hold out this share (of classes: the same share of each) and stop when the loss of what the
-            belief predicts as a whole (the mean of all members, the mixture of their distributions) has not fallen for
-            `patience` chunks of 100 steps.
-        patience: see there.
-        own_batches: members draw their own minibatches; else they share them (their weights stay their own).
-        progress: True shows a bar; a function is called after each chunk with the steps done and the mean loss.
+        belief: The belief to fit.
+        data: Inputs x [n, ...] (any pytree) and targets y [n] or [n, num_outputs]: labels 0, 1, ... for a `Classes`
+            head, else numbers.
+        key: PRNG key; all randomness derives from it.
+        noise: Data noise, by name or as an object; drawn once per (example, member).
+        sample_weight: Weights [n]; None weighs all rows equally.
+        steps: Number of optimiser steps.
+        batch_size: Minibatch size; None, or at least n, trains on full batches.
+        validation_fraction: Fraction of rows to hold out for early stopping, stratified by class. Training stops when
+            the loss of the combined prediction (the mean of the members, or the mixture of their distributions) has
+            not fallen for `patience` chunks of 100 steps. None trains for all steps.
+        patience: Chunks of 100 steps without improvement before stopping early.
+        own_batches: Whether each member draws its own minibatches; else they share them, each with its own weights.
+        progress: True shows a progress bar; a function is called after each chunk with the number of steps done and the
+            mean loss.
 
     Returns:
-        The fitted state (with validation the best one), every step's losses, and whether it stopped early.
+        The fitted state (with validation, the best one), the losses of all steps, and whether training stopped early.
 
     Raises:
-        ValueError: if settings or data cannot be trained with.
-        NonFiniteLoss: if training diverges.
+        ValueError: If a setting or the data is invalid.
+        NonFiniteLoss: If training diverges.
     """
     steps = positive_int("steps", steps)
     key_init, key_data, key_split, key_train = jax.random.split(key, 4)
@@ -85,7 +88,7 @@ def fit(
     state = start(belief, key_init, x)
     held: Data | None = None
     if validation_fraction is not None:
-        out, kept = split_rows(key_split, y, validation_fraction, isinstance(belief.head, Classes))
+        out, kept = split_rows(key_split, y, validation_fraction, belief.head.takes_classes)
         part = jax.tree.map(lambda leaf: leaf[out], (x, y, sample_weight))
         held = form_data(belief, state, part[0], part[1], key=key_data, sample_weight=part[2])
         x, y, sample_weight = jax.tree.map(lambda leaf: leaf[kept], (x, y, sample_weight))
@@ -107,7 +110,16 @@ def fit(
 
 
 def start(belief: Belief, key: PRNGKeyArray, x: Any) -> BeliefState:
-    """The state before training, for inputs like those of x [n, ...]."""
+    """Initialise the state of a belief.
+
+    Args:
+        belief: The belief.
+        key: A PRNG key.
+        x: Inputs [n, ...]; the first row is the example input.
+
+    Returns:
+        The state before training.
+    """
     return _init(belief, key, jax.tree.map(lambda leaf: np.asarray(leaf)[0], x))
 
 
@@ -125,7 +137,28 @@ def train(
     first_step: int = 0,
     progress: Callable[[int, float], None] | None = None,
 ) -> Fit:
-    """Line 5 of algorithm 1: `steps` optimiser steps on data that has been formed."""
+    """Train on data that has been formed (algorithm 1, line 5).
+
+    Args:
+        belief: The belief to train.
+        state: The state to start from.
+        data: The data, from `form_data`.
+        key: A PRNG key; step t depends on the key and t only.
+        steps: Number of optimiser steps.
+        batch_size: Minibatch size; None, or at least the number of rows, trains on full batches.
+        own_batches: Whether each member draws its own minibatches.
+        held: Held-out data for early stopping; None trains for all steps.
+        patience: Chunks of 100 steps without improvement before stopping early.
+        first_step: Number of the first step.
+        progress: Called after each chunk with the number of steps done and the mean loss.
+
+    Returns:
+        The result.
+
+    Raises:
+        ValueError: If a setting is invalid.
+        NonFiniteLoss: If training diverges.
+    """
     size = None if batch_size is None or positive_int("batch_size", batch_size) >= int(data.num_rows) else batch_size
     state = _observe(belief, state, data)
     if not belief.by_gradient:
@@ -186,7 +219,7 @@ def _run(
 @jax.jit
 def _held_loss(belief: Belief, state: BeliefState, held: Data, key: PRNGKeyArray) -> Float[Array, ""]:
     """The mean weighted loss of the belief's prediction as a whole, with the same draws at every call."""
-    draws = jax.random.split(key, _num_draws(belief))
+    draws = jax.random.split(key, DRAWS if belief.num_members is None else 1)
 
     def losses(rows: tuple[Any, Array, Array, Array | None]) -> Float[Array, " row"]:
         x, target, weight, prior = rows
@@ -198,13 +231,6 @@ def _held_loss(belief: Belief, state: BeliefState, held: Data, key: PRNGKeyArray
 
     rows = (held.x, held.target, held.weight, held.prior)
     return jnp.sum(in_row_chunks(losses, rows, held.weight.shape[0])) / held.num_rows
-
-
-def _num_draws(belief: Any) -> int:
-    """One look at all members of an ensemble, also of a wrapped one; several draws of anything else."""
-    if isinstance(belief, ENSEMBLES):
-        return 1
-    return _num_draws(belief.base) if isinstance(belief, Wrapper) else DRAWS
 
 
 def _check_finite(losses: np.ndarray, first: int) -> None:

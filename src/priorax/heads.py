@@ -1,4 +1,4 @@
-"""What an output means: its value, its loss for ONE example, its Bellman backup.
+"""Heads: how the raw outputs of a network are interpreted.
 
 A network gives `num_outputs` (targets of a regression, actions of a Q function) times `head.size` numbers.
 A head reads the `size` numbers of one output. Methods:
@@ -12,6 +12,12 @@ A head reads the `size` numbers of one output. Methods:
                                 say where they are distributions (what validation scores)
     backup(next_out, reward, discount)   the training target r + discount * (what follows), at one next output
     add_prior(out, prior)       where an additive prior function enters; `prior_size` numbers per output
+
+A head of your own subclasses `Head`, and says of itself, where it is not False:
+
+    in_reward_units             values and priors are in units of return (not logits): a prior's scale can be proposed
+    takes_classes               targets are classes 0 ... size-1, not numbers
+    knows_noise                 `noise` is learned from data, not zero throughout
 """
 
 from dataclasses import dataclass
@@ -24,18 +30,43 @@ from jaxtyping import Array, Float, Num
 from priorax.checks import positive, positive_int
 
 Out = Float[Array, " size"]
+"""The `size` numbers of one output."""
 Outs = Float[Array, "draw size"]
+"""The `size` numbers of one output, from each of several draws."""
 Number = Float[Array, ""]
+"""A scalar."""
 
 
 @runtime_checkable
 class Head(Protocol):
-    """The meaning of one output; see the module's docstring."""
+    """The interpretation of one output of a network.
+
+    All methods work on one output of one example, and can be jitted and vmapped.
+    """
 
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """Numbers per output."""
+        ...
+
     @property
     def prior_size(self) -> int: ...
+
+    @property
+    def in_reward_units(self) -> bool:
+        """Whether values and priors are in units of return."""
+        return False
+
+    @property
+    def takes_classes(self) -> bool:
+        """Whether targets are classes, numbered from 0, rather than numbers."""
+        return False
+
+    @property
+    def knows_noise(self) -> bool:
+        """Whether `noise` is learned from data."""
+        return False
+
     def value(self, out: Out) -> Number: ...
     def quantile(self, out: Out, u: Number) -> Number: ...
     def noise(self, out: Out) -> Number: ...
@@ -47,11 +78,15 @@ class Head(Protocol):
 
 
 @dataclass(frozen=True)
-class Scalar:
+class Scalar(Head):
     """One number, squared error: equation (6) of the paper and all of section 3."""
 
     size: int = 1
     prior_size: int = 1
+
+    @property
+    def in_reward_units(self) -> bool:
+        return True
 
     def value(self, out: Out) -> Number:
         return out[0]
@@ -79,18 +114,34 @@ class Scalar:
 
 
 @dataclass(frozen=True)
-class Gaussian:
+class Gaussian(Head):
     """Mean and log standard deviation, negative log likelihood: heteroscedastic noise is learned."""
 
     size: int = 2
     prior_size: int = 1
     min_log_std: float = -7.0
+    """Lower bound of the log standard deviation, in units of the target."""
+
+    @property
+    def in_reward_units(self) -> bool:
+        return True
+
+    @property
+    def knows_noise(self) -> bool:
+        return True
 
     def value(self, out: Out) -> Number:
         return out[0]
 
     def log_std(self, out: Out) -> Number:
-        """Kept above `min_log_std`, smoothly, so that a perfect fit has a finite loss."""
+        """Return the log standard deviation, smoothly bounded below so that a perfect fit has a finite loss.
+
+        Args:
+            out: The numbers of one output.
+
+        Returns:
+            The log standard deviation, above `min_log_std`.
+        """
         return self.min_log_std + jax.nn.softplus(out[1] - self.min_log_std)
 
     def quantile(self, out: Out, u: Number) -> Number:
@@ -107,8 +158,17 @@ class Gaussian:
         return log_std + 0.5 * ((out[0] - target) * jnp.exp(-log_std)) ** 2
 
     def mixture_loss(self, outs: Outs, target: Number) -> Number:
-        """Of the normal distribution with the mixture's mean and variance, which is what predictions are read as: one
-        draw that is too sure of itself weighs as much there as any other."""
+        """Return the negative log likelihood of the normal distribution with the mean and variance of the mixture.
+
+        That is how predictions are reported, and a single overconfident draw counts no more than any other.
+
+        Args:
+            outs: The numbers of one output, one row for each draw.
+            target: The target.
+
+        Returns:
+            The loss.
+        """
         values, noise = jax.vmap(self.value)(outs), jax.vmap(self.noise)(outs)
         disagreement = jnp.sum((values - jnp.mean(values)) ** 2) / max(outs.shape[0] - 1, 1)
         variance = jnp.mean(noise**2) + disagreement
@@ -122,13 +182,22 @@ class Gaussian:
 
 
 @dataclass(frozen=True)
-class Classes:
+class Classes(Head):
     """Class logits, cross-entropy. The value of an output is its expected class; softmax gives probabilities."""
 
     size: int = 2
+    """Number of classes."""
 
     def __post_init__(self) -> None:
         positive_int("size", self.size)
+
+    @property
+    def takes_classes(self) -> bool:
+        return True
+
+    @property
+    def knows_noise(self) -> bool:
+        return True
 
     @property
     def prior_size(self) -> int:
@@ -161,14 +230,15 @@ class Classes:
 
 
 @dataclass(frozen=True)
-class C51:
+class C51(Head):
     """A categorical distribution on fixed atoms ('distributional RL', Bellemare et al. 2017)."""
 
     low: float = 0.0
-    """The lowest atom: choose it below every return of the task."""
+    """The lowest atom; choose it below every return of the task."""
     high: float = 1.0
-    """The highest atom."""
+    """The highest atom; choose it above every return of the task."""
     num_atoms: int = 51
+    """Number of atoms, evenly spaced from `low` to `high`."""
 
     def __post_init__(self) -> None:
         positive_int("num_atoms", self.num_atoms)
@@ -177,6 +247,10 @@ class C51:
                 f"C51 needs low < high and at least 2 atoms, got low={self.low}, high={self.high}, "
                 f"num_atoms={self.num_atoms}; let the atoms cover the task's returns"
             )
+
+    @property
+    def knows_noise(self) -> bool:
+        return True
 
     @property
     def size(self) -> int:
@@ -188,6 +262,7 @@ class C51:
 
     @property
     def atoms(self) -> Float[Array, " atom"]:
+        """Positions of the atoms."""
         return jnp.linspace(self.low, self.high, self.num_atoms)
 
     def value(self, out: Out) -> Number:
@@ -204,7 +279,15 @@ class C51:
         return self.project(jnp.reshape(y, (1,)).astype(float), jnp.ones(1))
 
     def project(self, points: Float[Array, " point"], mass: Float[Array, " point"]) -> Out:
-        """Mass at any points, moved to the two nearest atoms each so that the mean stays (clipped to the support)."""
+        """Project probability mass at arbitrary points onto the atoms, preserving the mean.
+
+        Args:
+            points: Positions of the mass; clipped to the range of the atoms.
+            mass: Mass at each point.
+
+        Returns:
+            Mass at each atom: that of a point is divided between its two neighbouring atoms.
+        """
         step = (self.high - self.low) / (self.num_atoms - 1)
         position = (jnp.clip(points, self.low, self.high) - self.low) / step
         nearness = jnp.clip(1 - jnp.abs(position[:, None] - jnp.arange(self.num_atoms)), 0, 1)
@@ -224,17 +307,26 @@ class C51:
 
 
 @dataclass(frozen=True)
-class Quantiles:
+class Quantiles(Head):
     """Quantiles at the middle of equal shares, quantile Huber loss (Dabney et al. 2018)."""
 
     num_quantiles: int = 51
+    """Number of quantiles, at the midpoints of equal shares of probability."""
     huber: float = 1.0
-    """Where the loss turns from quadratic to linear."""
+    """Error at which the Huber loss changes from quadratic to linear."""
     prior_size: int = 1
 
     def __post_init__(self) -> None:
         positive_int("num_quantiles", self.num_quantiles)
         positive("huber", self.huber)
+
+    @property
+    def in_reward_units(self) -> bool:
+        return True
+
+    @property
+    def knows_noise(self) -> bool:
+        return True
 
     @property
     def size(self) -> int:

@@ -1,8 +1,8 @@
-"""The folder that `priorax fit` writes, and `priorax predict` and `priorax inspect` read.
+"""The folder of a model: written by `priorax fit`, read by `priorax predict` and `priorax inspect`.
 
-model.safetensors   the estimator, as its own `save` writes it
-calibration.json    how far its predictions can be trusted, measured on rows held out; calibration.png draws it
-table.json          the columns: medians, categories. Written last: without it there is no model
+- `model.safetensors`: the estimator, as its `save` method writes it.
+- `calibration.json`: the calibration measured on held-out rows; `calibration.png` plots it.
+- `table.json`: the columns with their medians and categories. It is written last: without it there is no model.
 """
 
 import hashlib
@@ -21,37 +21,56 @@ from priorax.storage import BadFile, parse_json, reading, write_atomically
 from priorax.version import __version__
 
 VERSION = 1
+"""Version of the folder format."""
 FILES = ("model.safetensors", "calibration.json", "calibration.png", "table.json")
+"""Files of a model."""
 
 
 @dataclass(frozen=True)
 class Model:
-    """A fitted estimator, and what makes its inputs of a table."""
+    """A fitted estimator with the encoding of its input table."""
 
     estimator: Any
+    """The fitted estimator."""
     features: Features
+    """The encoding of the columns as numbers."""
     target: str
     """The column that is predicted."""
     classes: tuple[str, ...] | None
-    """What it may be, if it is a class."""
+    """Names of the classes; None for a regression."""
     id: str | None = None
-    """The column that tells rows apart."""
+    """The column that identifies rows, if any."""
     written_by: str = __version__
-    """The release that wrote it."""
+    """The version of priorax that wrote the model."""
 
     @property
     def kind(self) -> str:
-        """number or class."""
+        """`number` (regression) or `class` (classification)."""
         return "number" if self.classes is None else "class"
 
 
 def holds_model(folder: Path | str) -> bool:
-    """Whether `priorax fit` wrote to it, and came to its end."""
+    """Return whether a folder holds a complete model.
+
+    Args:
+        folder: The folder.
+
+    Returns:
+        Whether `priorax fit` has finished writing to it.
+    """
     return (Path(folder) / "table.json").is_file()
 
 
 def refuse_folder(out: Path, overwrite: bool) -> None:
-    """No file, and no model unless it may be replaced."""
+    """Check that a model can be written to a folder.
+
+    Args:
+        out: The folder.
+        overwrite: Whether an existing model may be replaced.
+
+    Raises:
+        ValueError: If it is a file, or holds a model that may not be replaced.
+    """
     if out.exists() and not out.is_dir():
         raise ValueError(f"out={str(out)!r} is a file; pass a folder")
     if not overwrite and any((out / name).exists() for name in FILES):
@@ -59,7 +78,16 @@ def refuse_folder(out: Path, overwrite: bool) -> None:
 
 
 def write_model(out: Path, model: Model, measured: Calibration | None) -> tuple[Path, ...]:
-    """All files; the one that makes a model of them goes first and comes last."""
+    """Write a model to a folder.
+
+    Args:
+        out: The folder; it is created.
+        model: The model.
+        measured: Its calibration, if it was measured.
+
+    Returns:
+        The files written.
+    """
     out.mkdir(parents=True, exist_ok=True)
     for name in reversed(FILES[1:]):
         (out / name).unlink(missing_ok=True)
@@ -82,10 +110,16 @@ def write_model(out: Path, model: Model, measured: Calibration | None) -> tuple[
 
 
 def load_model(folder: Path | str) -> Model:
-    """What `priorax fit` wrote; its parts are checked against each other.
+    """Load a model and verify that its files belong together.
+
+    Args:
+        folder: The folder.
+
+    Returns:
+        The model.
 
     Raises:
-        BadFile: If a file is damaged, is of another version, or does not belong to the others.
+        BadFile: If a file is damaged, has another format version, or does not belong to the others.
         FileNotFoundError: If there is no model.
     """
     path = Path(folder) / "table.json"
@@ -104,11 +138,11 @@ def load_model(folder: Path | str) -> Model:
         target, id_, written_by = (description.get(name) for name in ("target", "id", "priorax"))
         words = (target, written_by, *(() if id_ is None else (id_,)), *(classes or ()))
         if not all(isinstance(word, str) for word in words):
-            raise BadFile(f"{path} has something else where names should be; fit the model again")
+            raise BadFile(f"{path} holds names that are not strings; fit the model again")
         checksum = description["model_sha256"]
     file = path.parent / "model.safetensors"
     if not file.is_file() or hashlib.sha256(file.read_bytes()).hexdigest() != checksum:
-        raise BadFile(f"{file} is missing or is not the one that {path.name} belongs to; fit the model again")
+        raise BadFile(f"{file} is missing or does not belong to {path.name}; fit the model again")
     estimator = (PriorEnsembleRegressor if numbers else PriorEnsembleClassifier).load(file)
     known = None if numbers else tuple(estimator.classes_)
     if not estimator.flat_y_ or estimator.n_features_in_ != features.size or known != classes:
@@ -117,7 +151,18 @@ def load_model(folder: Path | str) -> Model:
 
 
 def inspect_model(folder: Path | str) -> list[tuple[str, str]]:
-    """What a model is, in words: name and value of each fact. Damaged files are refused, as by `load_model`."""
+    """Describe a model in words.
+
+    Args:
+        folder: The folder.
+
+    Returns:
+        Name and value of each fact.
+
+    Raises:
+        BadFile: If a file is damaged, has another format version, or does not belong to the others.
+        FileNotFoundError: If there is no model.
+    """
     model = load_model(folder)
     estimator = model.estimator
     what = "a number" if model.classes is None else f"one of {len(model.classes)} classes: {', '.join(model.classes)}"

@@ -1,12 +1,12 @@
-"""Functions: what a member or a prior is made of.
+"""Networks: the trainable functions and prior functions of ensemble members.
 
-A network is anything with
+A network is any object with two methods:
 
-    init(key, x, num_out) -> params      parameters for inputs shaped like the example x
-    apply(params, x)      -> output      the function at ONE input, an array of num_out numbers
+    init(key, x, num_out) -> params      draws parameters for inputs shaped like the example x
+    apply(params, x)      -> output      evaluates the function at ONE input; returns num_out numbers
 
-`MLP` and `Table` are ours; `module` brings any Equinox module, and a plain `(init, apply)` pair works too.
-Networks are frozen dataclasses: equal settings are equal objects, so that compiled code is shared.
+`MLP`, `Table`, `Dueling` and `Convnet` are built in; `module` wraps any Equinox module, and a plain `(init, apply)`
+pair of functions works too. Networks are frozen dataclasses: equal settings compare equal, so compiled code is shared.
 """
 
 import itertools
@@ -27,19 +27,41 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "gelu": jax.nn.gelu,
     "silu": jax.nn.silu,
 }
+"""Activation functions by name."""
 
 
 @runtime_checkable
 class Network(Protocol):
-    """A family of functions: `init` draws one, `apply` evaluates it at one input."""
+    """A parametric family of functions."""
 
-    def init(self, key: PRNGKeyArray, x: Any, num_out: int) -> PyTree: ...
+    def init(self, key: PRNGKeyArray, x: Any, num_out: int) -> PyTree:
+        """Draw parameters.
 
-    def apply(self, params: PyTree, x: Any) -> Array: ...
+        Args:
+            key: A PRNG key.
+            x: An example input; only its shape and type matter.
+            num_out: Number of outputs.
+
+        Returns:
+            The parameters, a pytree of arrays.
+        """
+        ...
+
+    def apply(self, params: PyTree, x: Any) -> Array:
+        """Evaluate the function at one input.
+
+        Args:
+            params: Parameters, as returned by `init`.
+            x: One input.
+
+        Returns:
+            An array of `num_out` numbers.
+        """
+        ...
 
 
 class Layer(NamedTuple):
-    """An affine map `x @ weight + bias`; a row of `weight` belongs to one input."""
+    """An affine map `x @ weight + bias`; each row of `weight` belongs to one input."""
 
     weight: Float[Array, "in out"]
     bias: Float[Array, " out"] | None
@@ -55,15 +77,17 @@ class MLP:
     widths: tuple[int, ...] = (50, 50)
     """Units of each hidden layer."""
     activation: str = "relu"
-    """One of relu, tanh, gelu, silu."""
+    """Activation function: relu, tanh, gelu or silu."""
     use_bias: bool = True
     """Whether layers have biases."""
     bias_scale: float = 0.0
-    """Standard deviation of the initial biases; 0 is the usual start at zero."""
+    """Standard deviation of the initial biases; 0 initialises them to zero."""
     weight_std: float | None = None
-    """Standard deviation of Gaussian initial weights; None is Glorot's uniform."""
+    """Standard deviation of normally distributed initial weights; None uses Glorot's uniform distribution."""
     gain: float | tuple[float, ...] = 1.0
-    """Multiplies the inputs, all or each: the larger, the sooner does the function change."""
+    """Factor that multiplies the inputs: one number, or one per input. A larger gain gives a function that varies
+    faster.
+    """
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "widths", tuple(positive_int("widths", w) for w in self.widths))
@@ -93,7 +117,16 @@ class MLP:
         return tuple(layers)
 
     def apply(self, params: tuple[Layer, ...], x: Num[Array, "..."], masks: tuple[Array, ...] = ()) -> Array:
-        """The function at one input; `masks`, one per hidden layer, multiply the activations (dropout)."""
+        """Evaluate the network at one input.
+
+        Args:
+            params: Parameters, as returned by `init`.
+            x: One input; it is flattened.
+            masks: Dropout masks that multiply the activations, one for each hidden layer; empty for none.
+
+        Returns:
+            The outputs.
+        """
         flat = jnp.ravel(x).astype(params[0].weight.dtype)
         if self.gain != 1.0:
             flat = flat * jnp.asarray(self.gain)
@@ -103,47 +136,74 @@ class MLP:
 
 @dataclass(frozen=True)
 class Table:
-    """An MLP whose input is the index of a discrete state: the first layer is a look-up.
+    """An MLP whose input is the index of a discrete state: the first layer is a table look-up.
 
-    Equal, exactly, to `MLP` on the one-hot vector of that index, and started from the same numbers. An index
-    outside [0, num_rows) stands for the all-zero vector.
+    Exactly equal to `MLP` on the one-hot encoding of the index, and initialised with the same numbers. An index outside
+    [0, num_rows) stands for the all-zero vector.
     """
 
     num_rows: int
-    """How many states there are."""
+    """Number of states."""
     widths: tuple[int, ...] = (50, 50)
     """Units of each hidden layer."""
     activation: str = "relu"
-    """One of relu, tanh, gelu, silu."""
+    """Activation function: relu, tanh, gelu or silu."""
     use_bias: bool = True
     """Whether layers have biases."""
     bias_scale: float = 0.0
-    """Standard deviation of the initial biases."""
+    """Standard deviation of the initial biases; 0 initialises them to zero."""
     weight_std: float | None = None
-    """Standard deviation of Gaussian initial weights; None is Glorot's uniform."""
+    """Standard deviation of normally distributed initial weights; None uses Glorot's uniform distribution."""
 
     def __post_init__(self) -> None:
         positive_int("num_rows", self.num_rows)
         object.__setattr__(self, "widths", self.one_hot().widths)
 
     def one_hot(self) -> MLP:
-        """The MLP that equals this table on one-hot inputs."""
+        """Return the MLP that equals this table on one-hot inputs."""
         return MLP(self.widths, self.activation, self.use_bias, self.bias_scale, self.weight_std)
 
     def init(self, key: PRNGKeyArray, x: Any, num_out: int) -> tuple[Layer, ...]:
         return self.one_hot().init(key, jnp.zeros(self.num_rows), num_out)
 
     def apply(self, params: tuple[Layer, ...], x: Integer[Array, ""], masks: tuple[Array, ...] = ()) -> Array:
-        """The function at one state index; `masks` as in `MLP.apply`."""
+        """Evaluate the network at one state.
+
+        Args:
+            params: Parameters, as returned by `init`.
+            x: The index of the state.
+            masks: Dropout masks, as for `MLP.apply`.
+
+        Returns:
+            The outputs.
+        """
         return self.apply_row(params, take_rows(params[0].weight, x), masks)
 
     def apply_row(self, params: tuple[Layer, ...], row: Float[Array, " unit"], masks: tuple[Array, ...] = ()) -> Array:
-        """The function where the first layer's row is known; the table itself is not looked at."""
+        """Evaluate the network from a row of the first layer that was looked up before.
+
+        Args:
+            params: Parameters, as returned by `init`; the table in them is not read.
+            row: The row of the first layer's weights.
+            masks: Dropout masks, as for `MLP.apply`.
+
+        Returns:
+            The outputs.
+        """
         return _after_first(row, params, ACTIVATIONS[self.activation], masks)
 
 
 def take_rows(table: Num[Array, "... row unit"], x: Integer[Array, "..."], *index: Array) -> Num[Array, "... unit"]:
-    """Rows of a table, zeros outside it; `index` goes before x where the table has leading axes."""
+    """Look up rows of a table; indices outside it give zeros.
+
+    Args:
+        table: The table, possibly with leading axes.
+        x: Row indices.
+        *index: Indices into the leading axes.
+
+    Returns:
+        The rows.
+    """
     row = jnp.where(x < 0, table.shape[-2], x)
     return table.at[(*index, row)].get(mode="fill", fill_value=0.0)
 
@@ -168,17 +228,17 @@ def _after_first(
 
 @dataclass(frozen=True)
 class Dueling:
-    """A network whose outputs have a part in common (Wang et al. 2016): each is v + a_i - mean(a).
+    """A dueling network (Wang et al. 2016): output i is `v + advantage * (a_i - mean(a))`.
 
-    Actions that hardly matter one by one share what is known of where they lead: v is learned from all of them.
+    The state value v is learned from the data of all actions.
     """
 
     network: Network
-    """It has one output more."""
+    """The network that computes v and a; it gets one output more."""
     size: int = 1
-    """Numbers per output (a head's)."""
+    """Numbers per output: the `size` of the head."""
     advantage: float = 1.0
-    """Multiplies what is not in common; below 1, outputs differ less from the start."""
+    """Factor of the advantages; below 1, initial outputs differ less between actions."""
 
     def init(self, key: PRNGKeyArray, x: Any, num_out: int) -> PyTree:
         return self.network.init(key, x, num_out + self.size)
@@ -190,26 +250,34 @@ class Dueling:
 
 
 class Filters(NamedTuple):
-    """A convolution's."""
+    """Parameters of one convolution."""
 
     weight: Float[Array, "out in height width"]
     bias: Float[Array, " out"]
 
 
 class Convolutions(NamedTuple):
-    """The numbers of a `Convnet`."""
+    """Parameters of a `Convnet`."""
 
     filters: tuple[Filters, ...]
     rest: tuple[Layer, ...]
 
 
 SMALL_NET = ((16, 8, 4), (32, 4, 2))
+"""The convolutions of Mnih et al. 2013."""
 NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
-"""The convolutions of Mnih et al. 2013 and 2015."""
+"""The convolutions of Mnih et al. 2015."""
 
 
 def least_side(filters: tuple[tuple[int, int, int], ...]) -> int:
-    """The smallest picture, in pixels each way, of which these convolutions leave something."""
+    """Return the smallest image that a stack of convolutions can process.
+
+    Args:
+        filters: Number of filters, kernel size and stride of each layer.
+
+    Returns:
+        The height and width in pixels.
+    """
     side = 1
     for _, own, stride in reversed(filters):
         side = (side - 1) * stride + own
@@ -218,20 +286,20 @@ def least_side(filters: tuple[tuple[int, int, int], ...]) -> int:
 
 @dataclass(frozen=True)
 class Convnet:
-    """Convolutions over a picture [height, width] or a stack of them [channel, height, width], then an MLP.
+    """A convolutional network on an image [height, width] or a stack [channel, height, width], followed by an MLP.
 
-    Whole numbers are taken as 0..255 and brought to 0..1. The defaults are a small net for small machines; `NATURE` is
-    that of Mnih et al. 2015.
+    Integer inputs are divided by 255. The default is small enough for a CPU; `NATURE` is the network of Mnih et al.
+    2015.
     """
 
     filters: tuple[tuple[int, int, int], ...] = SMALL_NET
-    """Of each layer: how many, their side, their stride."""
+    """Number of filters, kernel size and stride of each convolution."""
     widths: tuple[int, ...] = ()
-    """Units of each hidden layer after them."""
+    """Units of each hidden layer after the convolutions."""
     bias_scale: float = 0.0
-    """Standard deviation of the initial biases."""
+    """Standard deviation of the initial biases; 0 initialises them to zero."""
     precision: str = "float32"
-    """What convolutions are computed in: float32 or bfloat16. Their weights stay in float32."""
+    """Floating-point type of the convolutions: float32 or bfloat16. Parameters are float32 in either case."""
 
     def __post_init__(self) -> None:
         for layer in self.filters:
@@ -278,10 +346,12 @@ class Convnet:
 
 @dataclass(frozen=True)
 class Pair:
-    """A user's own `init(key, x) -> params` and `apply(params, x) -> output`."""
+    """A network made of two functions, `init(key, x) -> params` and `apply(params, x) -> output`."""
 
     init_fn: Callable[..., PyTree]
+    """Draws parameters."""
     apply_fn: Callable[..., Array]
+    """Evaluates the function at one input."""
 
     def init(self, key: PRNGKeyArray, x: Any, num_out: int) -> PyTree:
         return self.init_fn(key, x)
@@ -291,9 +361,16 @@ class Pair:
 
 
 def module(make: Callable[[PRNGKeyArray], PyTree]) -> Pair:
-    """A network from any Equinox module: `make(key)` builds it, calling it evaluates it at one input.
+    """Make a network of an Equinox module.
 
-    `module(lambda key: eqx.nn.MLP(3, 1, 32, 2, key=key))`
+    Args:
+        make: Builds the module from a PRNG key; calling the module evaluates it at one input.
+
+    Returns:
+        The network.
+
+    Example:
+        `module(lambda key: eqx.nn.MLP(3, 1, 32, 2, key=key))`
     """
     shapes = eqx.filter_eval_shape(make, jax.random.key(0))
     static = jax.tree.map(lambda leaf: None if isinstance(leaf, jax.ShapeDtypeStruct) else leaf, shapes)
@@ -304,14 +381,14 @@ def module(make: Callable[[PRNGKeyArray], PyTree]) -> Pair:
 
 
 def as_network(network: Any, name: str = "network") -> Network:
-    """A network as it is, or a `(init, apply)` pair made into one.
+    """Convert an argument to a network.
 
     Args:
-        network: What was passed; a pair may be a named tuple, as other libraries have it.
-        name: The argument that it was passed as, for the message.
+        network: A network, or an `(init, apply)` pair, which may be a named tuple.
+        name: Name of the argument, for the error message.
 
     Returns:
-        A network.
+        The network.
 
     Raises:
         TypeError: If it is neither.

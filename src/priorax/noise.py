@@ -1,10 +1,10 @@
-"""`data_noise` of algorithm 1 (line 3): the perturbation that makes D_k from D.
+"""Data noise: the perturbation of each member's copy of the data (paper, algorithm 1, line 3).
 
-Drawn ONCE per (example, member) and then fixed; drawn again at every step it would average out, and neither
-the bootstrap nor lemma 3 would be left. A noise gives each example a weight of mean one, or moves its target.
+It is drawn ONCE per (example, member) and then kept; redrawn at every step it would average out, and neither the
+bootstrap nor lemma 3 would hold. A noise gives each example a weight with mean one, or shifts its target.
 
-There are n examples, in arrays of `size` rows (n if not given): with `size` fixed, n may be traced, so that data sets
-of like size share compiled code. What the rows past n get is never read.
+Weights and shifts of n examples come in arrays of `size` rows (by default n). With a fixed `size`, n may be a traced
+array, so that data sets of similar size share compiled code; rows past n are never read.
 """
 
 from collections.abc import Callable
@@ -20,28 +20,64 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from priorax.checks import non_negative, one_of
 
 Count = int | Int[Array, ""]
+"""A number of examples, static or traced."""
 
 
 @runtime_checkable
 class Noise(Protocol):
-    """How one member's copy of n examples differs from the data."""
+    """How one member's copy of the data differs from the data."""
 
-    def weights(self, key: PRNGKeyArray, n: Count, size: int | None = None) -> Float[Array, " row"]: ...
+    def weights(self, key: PRNGKeyArray, n: Count, size: int | None = None) -> Float[Array, " row"]:
+        """Draw the weights of the examples.
+
+        Args:
+            key: A PRNG key.
+            n: Number of examples.
+            size: Number of rows; by default n.
+
+        Returns:
+            Weights with mean one.
+        """
+        ...
 
     def shift(
         self, key: PRNGKeyArray, n: Count, num_outputs: int, size: int | None = None
-    ) -> Float[Array, "row output"] | None: ...
+    ) -> Float[Array, "row output"] | None:
+        """Draw shifts to add to the targets.
 
-    def take(self, rows: np.ndarray) -> "Noise": ...
+        Args:
+            key: A PRNG key.
+            n: Number of examples.
+            num_outputs: Number of targets of each example.
+            size: Number of rows; by default n.
+
+        Returns:
+            The shifts, or None if this noise leaves targets as they are.
+        """
+        ...
+
+    def take(self, rows: np.ndarray) -> "Noise":
+        """Return the noise of a subset of the examples.
+
+        Args:
+            rows: Indices of the examples.
+
+        Returns:
+            The noise for those examples.
+        """
+        ...
 
 
 @dataclass(frozen=True)
 class Resampling:
-    """Noise on the weights only; `draw(key, n, size)` has mean one. Targets stay as they are."""
+    """Random weights with mean one; targets are not changed."""
 
     draw: Callable[[PRNGKeyArray, Count, int], Array]
+    """Draws the weights: `draw(key, n, size)`."""
     independent: Callable[[PRNGKeyArray, Count, int], Array] | None = None
-    """Where the n weights of `draw` depend on each other: what they come to, apart, as n grows. For `online`."""
+    """For weights that depend on each other (Efron's bootstrap): the independent weights they converge to as n grows.
+    `online` uses them.
+    """
 
     def weights(self, key: PRNGKeyArray, n: Count, size: int | None = None) -> Float[Array, " row"]:
         return self.draw(key, n, _size(n, size)).astype(float)
@@ -54,10 +90,10 @@ class Resampling:
 
 
 class Gaussian(eqx.Module):
-    """y~_i ~ N(y_i, scale²): the noise of lemma 3."""
+    """Normal noise on the targets, y~_i ~ N(y_i, scale²): the noise of lemma 3."""
 
     scale: float | np.ndarray | Float[Array, "*example"]
-    """One number, or one per example."""
+    """Standard deviation: one number, or one per example."""
 
     def __check_init__(self) -> None:
         if np.ndim(self.scale) == 0:
@@ -79,7 +115,14 @@ class Gaussian(eqx.Module):
         return jnp.broadcast_to(scale, (size,))[:, None] * jax.random.normal(key, (size, num_outputs))
 
     def take(self, rows: np.ndarray) -> "Gaussian":
-        """The noise of some of the examples."""
+        """Return the noise of a subset of the examples.
+
+        Args:
+            rows: Indices of the examples.
+
+        Returns:
+            The noise for those examples.
+        """
         return self if np.ndim(self.scale) == 0 else Gaussian(np.asarray(self.scale)[rows])
 
 
@@ -114,29 +157,45 @@ NOISES: dict[str, Noise] = {
     "double_or_nothing": Resampling(_double_or_nothing),
     "exponential": Resampling(_exponential),
 }
-"""Data noise by name: nothing; Efron's bootstrap (multinomial); its online form, Poisson(1); 2 x Bernoulli(1/2),
-as the paper's `ensemble_buffer`; Exponential(1), the Bayesian bootstrap."""
+"""Data noise by name.
+
+- `none`: all weights are one;
+- `bootstrap`: Efron's bootstrap, multinomial weights;
+- `poisson`: the online bootstrap, Poisson(1) weights;
+- `double_or_nothing`: 2 x Bernoulli(1/2), as in the paper's `ensemble_buffer`;
+- `exponential`: the Bayesian bootstrap, Exponential(1) weights.
+"""
 
 
 def as_noise(noise: Any) -> Noise:
-    """A noise as it is, or by name."""
+    """Convert an argument to a data noise.
+
+    Args:
+        noise: A noise, or a name from `NOISES`.
+
+    Returns:
+        The noise.
+
+    Raises:
+        ValueError: If the name is unknown.
+    """
     return noise if isinstance(noise, Noise) else NOISES[one_of("noise", noise, NOISES)]
 
 
 def online(noise: Noise) -> Noise:
-    """The noise for examples that come one at a time, whose number is not known.
+    """Return the form of a noise for examples that arrive one at a time, so that their number is unknown.
 
-    Efron's bootstrap draws n examples out of n, and one out of one is always that one: its limit, a Poisson(1) weight
-    for each example, takes its place (Oza and Russell 2001). Weights that are drawn apart stay as they are.
+    Efron's bootstrap needs the number of examples; its limit, an independent Poisson(1) weight for each example, takes
+    its place (Oza and Russell 2001). Noise that is independent between examples is returned unchanged.
 
     Args:
         noise: Any data noise.
 
     Returns:
-        The noise to ask for one example's weight and shift at a time.
+        A noise from which weight and shift of one example at a time can be drawn.
 
     Raises:
-        ValueError: The noise has a scale for each example of a data set that is known beforehand.
+        ValueError: If the noise has a scale for each example of a fixed data set.
     """
     if isinstance(noise, Resampling) and noise.independent is not None:
         return Resampling(noise.independent)

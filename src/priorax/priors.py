@@ -1,7 +1,7 @@
-"""Where prior functions come from (paper, algorithm 1, line 4: sample p_k).
+"""Prior functions (paper, algorithm 1, line 4: sample p_k).
 
-A prior function is a network whose parameters are drawn once and never trained, so anything in
-`priorax.networks` is also a prior: `MLP(...)` is the paper's random network. Here are the others.
+A prior function is a network whose parameters are drawn once and never trained. Every network in `priorax.networks` can
+be used as a prior: `MLP(...)` is the randomly initialised network of the paper. This module has the others.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from priorax.networks import MLP, Layer, Network
 
 @dataclass(frozen=True)
 class Linear:
-    """x' w with w ~ N(0, std² I): with `prior_scale` = sqrt(lambda) the prior of lemma 3."""
+    """A linear function with weights w ~ N(0, std² I). With `prior_scale` = sqrt(lambda) it is the prior of lemma 3."""
 
     std: float = 1.0
     """Standard deviation of each weight."""
@@ -40,7 +40,7 @@ class Linear:
 
 
 class Fourier(NamedTuple):
-    """The frozen numbers of one random-feature draw."""
+    """Parameters of one draw of random Fourier features."""
 
     frequency: Float[Array, "in feature"]
     phase: Float[Array, " feature"]
@@ -49,12 +49,14 @@ class Fourier(NamedTuple):
 
 @dataclass(frozen=True)
 class RandomFourier:
-    """Draws of a Gaussian process with kernel exp(-|x-x'|²/(2 lengthscale²)), by random Fourier features."""
+    """Draws of a Gaussian process with kernel exp(-|x-x'|²/(2 lengthscale²)), approximated by random Fourier
+    features.
+    """
 
     lengthscale: float = 1.0
-    """How far one must go for the function to change."""
+    """Length scale of the kernel, in units of the inputs."""
     num_features: int = 256
-    """More features come closer to the Gaussian process."""
+    """Number of features; more approximate the Gaussian process better."""
 
     def __post_init__(self) -> None:
         positive("lengthscale", self.lengthscale)
@@ -74,15 +76,15 @@ class RandomFourier:
 
 @dataclass(frozen=True)
 class Tabulated:
-    """A prior over discrete states, evaluated once at each of them: the same function, later only looked up.
+    """A prior over discrete states that is evaluated once at every state and then looked up.
 
-    The states are 0..num_rows-1; the row after them stands for every index outside.
+    The states are 0 to num_rows - 1; one further row stands for every index outside that range.
     """
 
     prior: Network
-    """What is evaluated: any network of an index."""
+    """The prior to tabulate: a network whose input is a state index."""
     num_rows: int
-    """How many states there are."""
+    """Number of states."""
 
     def __post_init__(self) -> None:
         positive_int("num_rows", self.num_rows)
@@ -100,9 +102,9 @@ class Around:
     """Draws around known values of discrete states, N(values, std²): the paper's "task-specific knowledge"."""
 
     values: tuple[tuple[float, ...], ...]
-    """One row per state, one number per output; outside, zero."""
+    """One row per state with one number per output; the mean at any other index is 0."""
     std: float = 1.0
-    """How far draws are from them."""
+    """Standard deviation of the draws."""
 
     def __post_init__(self) -> None:
         non_negative("std", self.std)
@@ -117,7 +119,7 @@ class Around:
 
 @dataclass(frozen=True)
 class Constant:
-    """The same standard normal number everywhere, one per output."""
+    """A constant function: one standard normal number per output."""
 
     def init(self, key: PRNGKeyArray, x: Any, num_out: int) -> Float[Array, " out"]:
         return jax.random.normal(key, (num_out,))
@@ -128,12 +130,13 @@ class Constant:
 
 @dataclass(frozen=True)
 class Function:
-    """A user's own function of x, the same for every member. It sees x as the user gave it.
+    """A known function of x, the same for every member; it is evaluated at x as the user passed it, not standardised.
 
-    For one that differs by member pass a `(init, apply)` pair instead: `init(key, x)` draws it.
+    For functions that differ between members, pass an `(init, apply)` pair, whose `init(key, x)` draws one.
     """
 
     function: Callable[[Any], Array]
+    """The function of one input."""
 
     def init(self, key: PRNGKeyArray, x: Any, num_out: int) -> PyTree:
         return ()
@@ -149,4 +152,4 @@ def _row(table: Float[Array, "row out"], x: Integer[Array, ""]) -> Float[Array, 
 
 
 TABLES = (Tabulated, Around)
-"""Priors that are only looked up: keeping their values elsewhere would save nothing."""
+"""Priors that are table look-ups, so that storing their values with the data would save nothing."""

@@ -1,4 +1,4 @@
-"""Progress bars: one look for all long work."""
+"""Progress bars."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,10 +15,16 @@ from rich.progress import (
 )
 
 console = Console()
+"""Standard output."""
 
 
 def say(words: str, to: Console = console) -> None:
-    """One line, as it is."""
+    """Print one line verbatim.
+
+    Args:
+        words: The line.
+        to: The console to print to.
+    """
     to.print(words, soft_wrap=True, highlight=False, markup=False)
 
 
@@ -40,7 +46,16 @@ def _shown(bar: Progress) -> Iterator[Progress]:
 
 @contextmanager
 def count_bar(total: int, name: str, to: Console = console) -> Iterator[Callable[[int, str], None]]:
-    """A bar over things done, out of a total, with a note beside it."""
+    """Show a progress bar over a number of items.
+
+    Args:
+        total: Number of items.
+        name: Label of the bar.
+        to: The console to draw on.
+
+    Yields:
+        A function that takes the number of items done and a note to show beside the bar.
+    """
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with _shown(Progress(*columns, TimeRemainingColumn(), TextColumn("{task.fields[note]}"), console=to)) as bar:
         task = bar.add_task(name, total=total, note="")
@@ -49,7 +64,16 @@ def count_bar(total: int, name: str, to: Console = console) -> Iterator[Callable
 
 @contextmanager
 def steps_bar(show: bool, total: int, name: str) -> Iterator[Callable[[int, float], None] | None]:
-    """A bar over training steps with the loss beside it, as a callback for `fit`; None when not shown."""
+    """Show a progress bar over training steps with the loss beside it.
+
+    Args:
+        show: Whether to show it.
+        total: Number of steps.
+        name: Label of the bar.
+
+    Yields:
+        A callback for `fit`; None if the bar is not shown.
+    """
     if not show:
         yield None
         return
@@ -59,7 +83,14 @@ def steps_bar(show: bool, total: int, name: str) -> Iterator[Callable[[int, floa
 
 @contextmanager
 def share_bar(name: str) -> Iterator[Callable[[float, str], None]]:
-    """A bar over the share of work done, with a word on what is being done."""
+    """Show a progress bar over a fraction of work done.
+
+    Args:
+        name: Label of the bar.
+
+    Yields:
+        A function that takes the fraction done and a word on the current work.
+    """
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     with _shown(Progress(*columns, TextColumn("{task.fields[what]}"), console=console)) as bar:
         task = bar.add_task(name, total=1.0, what="")

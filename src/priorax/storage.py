@@ -1,12 +1,12 @@
-"""Files of arrays and JSON: fitted beliefs and estimators, without pickle.
+"""Save and load fitted beliefs and estimators as arrays and JSON, without pickle.
 
-A file is one safetensors file whose header carries a JSON description and a SHA-256 of everything. Reading builds
-only classes named in `KINDS` and never runs code from the file. Writing is atomic: a reader sees the old file or
-the new one, whatever happens in between.
+A file is one safetensors file whose header holds a JSON description and a SHA-256 checksum of the content. Loading
+instantiates only the classes listed in `KINDS` and never runs code from the file. Writing is atomic: a reader sees
+either the old file or the new one.
 
-A checksum tells damage, not intent: whoever makes a file can make its checksum. So nothing in a description is believed
-before it is looked at. No size that it names may be larger than what the file holds, shapes are compared with those of
-the arrays before anything is made, numbers are finite, and whatever is wrong with a file is a `BadFile`.
+A checksum detects damage, not malice, so the description is validated before anything is built from it: no size may
+exceed what the file holds, shapes must match those of the arrays, and numbers must be finite. Every violation raises
+`BadFile`.
 """
 
 import contextlib
@@ -33,6 +33,7 @@ from priorax import beliefs, heads, networks, noise, priors
 from priorax.beliefs import Belief, BeliefState
 
 VERSION = 1
+"""Version of the file format."""
 
 KINDS: dict[str, type] = {
     kind.__name__ if module is not heads else f"head.{kind.__name__}": kind
@@ -60,36 +61,49 @@ KINDS: dict[str, type] = {
     }.items()
     for kind in kinds
 }
-"""What a file may name. Anything else in a description is a user's own code, which files do not hold."""
+"""Classes that a file may name. Everything else in a description is the user's own code, which files do not hold."""
 
 NAMES = {kind: name for name, kind in KINDS.items()}
+"""Name of each class in `KINDS`."""
 
 NUMBERS = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)|bfloat16")
+"""Names of numeric array types that a description may hold."""
 WORDS = re.compile(r"[<>=|]?U\d*|object")
-"""Types of arrays in a description. Those of words are as wide as the words are, whatever it says."""
+"""Names of string array types that a description may hold; the declared width is ignored."""
 SMALL = 2**20
-"""A size below this costs nothing, however small the file."""
+"""Sizes up to this one are accepted regardless of the file's size."""
 
 
 class BadFile(ValueError):
-    """The file is not ours, is damaged, is of another version, or describes what cannot be."""
+    """The file was not written by priorax, is damaged, has another format version, or describes something invalid."""
 
 
 class Content(NamedTuple):
-    """What a file holds."""
+    """The content of a file."""
 
     kind: str
+    """What the file holds: `belief`, or the class of an estimator."""
     description: Any
+    """Any JSON value."""
     arrays: dict[str, np.ndarray]
+    """Arrays by name."""
 
     @property
     def largest(self) -> int:
-        """No size in the description can be larger: what has that size is in the file."""
+        """Upper bound for every size in the description: the number of bytes in the arrays."""
         return max(SMALL, sum(array.nbytes for array in self.arrays.values()))
 
 
 def write_atomically(path: Path | str, content: bytes) -> None:
-    """All of it or nothing: written beside the target, flushed to disk, then renamed over it."""
+    """Write a file completely or not at all: to a temporary file beside the target, flushed to disk and then renamed.
+
+    Args:
+        path: The file to write.
+        content: Its content.
+
+    Raises:
+        FileNotFoundError: If the folder does not exist.
+    """
     path = Path(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{path.parent} is not a folder; make it first or choose another path")
@@ -107,7 +121,12 @@ def write_atomically(path: Path | str, content: bytes) -> None:
 
 
 def write(path: Path | str, content: Content) -> None:
-    """Write one file; `description` is anything JSON can say."""
+    """Write a file.
+
+    Args:
+        path: The file to write.
+        content: Its content; the description must be valid JSON.
+    """
     text = json.dumps(content.description, sort_keys=True, allow_nan=False)
     arrays = {name: np.array(value, order="C") for name, value in content.arrays.items()}
     metadata = {
@@ -121,7 +140,18 @@ def write(path: Path | str, content: Content) -> None:
 
 
 def read(path: Path | str) -> Content:
-    """Read one file, or say what is wrong with it."""
+    """Read a file and verify its checksum.
+
+    Args:
+        path: The file to read.
+
+    Returns:
+        Its content.
+
+    Raises:
+        FileNotFoundError: If the file does not exist.
+        BadFile: If the file was not written by priorax, is damaged, or has another format version.
+    """
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")
@@ -147,14 +177,17 @@ def read(path: Path | str) -> Content:
 
 
 def parse_json(path: Path | str, text: str | bytes) -> Any:
-    """What a file says in JSON: numbers are finite and of at most 20 digits.
+    """Parse the JSON of a file; numbers must be finite and have at most 20 digits.
 
     Args:
-        path: The file, for the error.
-        text: What it says.
+        path: The file, for the error message.
+        text: The JSON text.
+
+    Returns:
+        The parsed value.
 
     Raises:
-        BadFile: If it is no JSON, is nested too deeply, or holds a number that no file of ours does.
+        BadFile: If it is not valid JSON, is nested too deeply, or holds a number that priorax never writes.
     """
 
     def whole(word: str) -> int:
@@ -173,18 +206,35 @@ def parse_json(path: Path | str, text: str | bytes) -> Any:
 
 
 def save(path: Path | str, belief: Belief, state: BeliefState, x: Any) -> None:
-    """Save a belief and its state; x is one example input, which fixes the shapes."""
+    """Save a belief and its state to a file.
+
+    Args:
+        path: The file to write.
+        belief: The belief.
+        state: Its state, as returned by `fit`.
+        x: One example input, which determines the shapes.
+
+    Raises:
+        ValueError: If the state holds NaN or infinity.
+    """
     spec = jax.tree.map(lambda leaf: {"shape": list(np.shape(leaf)), "dtype": str(jnp.asarray(leaf).dtype)}, x)
-    write(path, Content("belief", {"belief": describe(belief), "x": spec}, state_arrays(state)))
+    write(path, Content("belief", {"belief": describe(belief, "belief"), "x": spec}, state_arrays(state)))
 
 
 def load(path: Path | str, **own: Any) -> tuple[Belief, BeliefState]:
     """Load a belief and its state. Parts that are your own code are not in the file: pass them by field name, as in
-    `load(path, network=module(make))`.
+    `load(path, network=module(make))`, or the belief itself where it is your own: `load(path, belief=mine)`.
+
+    Args:
+        path: The file.
+        **own: Parts that are your own code, by field name.
+
+    Returns:
+        The belief, and its state.
 
     Raises:
-        BadFile: If the file is not ours, is damaged, or describes what cannot be.
-        FileNotFoundError: If there is none.
+        BadFile: If the file was not written by `save`, is damaged, or describes something invalid.
+        FileNotFoundError: If the file does not exist.
     """
     content = read(path)
     if content.kind != "belief":
@@ -202,23 +252,48 @@ def load(path: Path | str, **own: Any) -> tuple[Belief, BeliefState]:
 
 @contextlib.contextmanager
 def reading(path: Path | str) -> Iterator[None]:
-    """Whatever goes wrong in making sense of a file is the file's fault: a `BadFile`."""
+    """Convert every error raised while interpreting a file to `BadFile`.
+
+    Args:
+        path: The file, for the error message.
+
+    Raises:
+        BadFile: If the enclosed code raises anything other than an `OSError`.
+    """
     try:
         yield
     except (BadFile, OSError):
         raise
     except Exception as error:
         words = _short(error) or type(error).__name__
-        raise BadFile(f"{path} describes nothing that can be built ({words}); write it again") from error
+        raise BadFile(f"{path} describes an object that cannot be built ({words}); write it again") from error
 
 
 def tree_arrays(tree: Any) -> dict[str, np.ndarray]:
-    """A tree's leaves by name."""
+    """Flatten a pytree to named arrays.
+
+    Args:
+        tree: A pytree of arrays.
+
+    Returns:
+        The leaves, by their path in the tree.
+    """
     return {f"state{jax.tree_util.keystr(path)}": np.asarray(leaf) for path, leaf in _leaves(tree)}
 
 
 def restore_tree(shape: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    """The tree of that shape with those leaves."""
+    """Rebuild a pytree from named arrays.
+
+    Args:
+        shape: A pytree of arrays or of their shapes.
+        arrays: The leaves, as returned by `tree_arrays`.
+
+    Returns:
+        The pytree.
+
+    Raises:
+        BadFile: If a leaf is missing or has another shape or type.
+    """
     found = []
     for path, leaf in _leaves(shape):
         name = f"state{jax.tree_util.keystr(path)}"
@@ -231,7 +306,17 @@ def restore_tree(shape: Any, arrays: Mapping[str, np.ndarray]) -> Any:
 
 
 def state_arrays(state: BeliefState) -> dict[str, np.ndarray]:
-    """A belief's state by name, for a file; what is not finite is refused here, as `restore_state` would."""
+    """Flatten the state of a belief to named arrays.
+
+    Args:
+        state: The state.
+
+    Returns:
+        The leaves, by their path in the tree.
+
+    Raises:
+        ValueError: If a leaf holds NaN or infinity.
+    """
     arrays = tree_arrays(state)
     for name, array in arrays.items():
         if not _is_finite(array):
@@ -242,26 +327,50 @@ def state_arrays(state: BeliefState) -> dict[str, np.ndarray]:
 
 
 def restore_state(belief: Belief, x: Any, arrays: Mapping[str, np.ndarray]) -> BeliefState:
-    """The state with that belief's structure and those leaves, all of them finite; x is one example input, or its
-    shape. That the belief can be drawn from is made sure by shapes alone: nothing is computed."""
+    """Rebuild the state of a belief from named arrays.
+
+    That functions can be drawn from the belief is verified from shapes alone; nothing is computed.
+
+    Args:
+        belief: The belief.
+        x: One example input, or its shape.
+        arrays: The leaves, as returned by `state_arrays`.
+
+    Returns:
+        The state.
+
+    Raises:
+        BadFile: If leaves are missing, superfluous, of the wrong shape or not finite, or the belief cannot be
+            evaluated.
+    """
     key = jax.random.key(0)
     shape = jax.eval_shape(lambda x: belief.init(key, x), x)
     state = restore_tree(shape, arrays)
     needless = sorted(set(arrays) - {f"state{jax.tree_util.keystr(path)}" for path, _ in _leaves(shape)})
     if needless:
-        raise BadFile(f"{_short(needless[0])} is in the file but in no part of what it describes; write it again")
+        raise BadFile(f"{_short(needless[0])} is in the file but not part of the object it describes; write it again")
     for name, array in arrays.items():
         if not _is_finite(array):
             raise BadFile(f"{name} holds NaN or infinity; fit again and write it again")
     hash(jax.tree.structure(belief))  # what cannot be hashed cannot be compiled
     drawn = jax.eval_shape(lambda state, x: belief.value(state, belief.draw(state, key), x), state, x)
     if drawn.shape != (belief.num_outputs,):
-        raise BadFile(f"what is described gives {drawn.shape} for num_outputs={belief.num_outputs}; write it again")
+        raise BadFile(
+            f"the belief in the file returns shape {drawn.shape} for num_outputs={belief.num_outputs}; write it again"
+        )
     return state
 
 
 def describe(thing: Any, name: str = "value") -> Any:
-    """Settings as JSON. What is not ours becomes a gap that `rebuild` asks for by its field name."""
+    """Describe settings as JSON.
+
+    Args:
+        thing: A setting: numbers, strings, arrays, containers, or objects of the classes in `KINDS`.
+        name: Name of the field; the user's own code is described by it, for `rebuild` to ask for.
+
+    Returns:
+        The description.
+    """
     if thing is None or isinstance(thing, bool | int | float | str):
         return thing
     if isinstance(thing, np.generic | np.ndarray | jax.Array):
@@ -283,15 +392,18 @@ def describe(thing: Any, name: str = "value") -> Any:
 
 
 def rebuild(description: Any, own: Mapping[str, Any], largest: int) -> Any:
-    """The settings that a description describes; only classes in `KINDS` are ever made.
+    """Build settings from their description; only classes in `KINDS` are instantiated.
 
     Args:
-        description: What `describe` gave.
-        own: What stands in for the user's own code, by field name.
-        largest: No size may be larger (`Content.largest`).
+        description: A description, from `describe`.
+        own: The parts that are the user's own code, by field name.
+        largest: Upper bound for sizes (`Content.largest`).
+
+    Returns:
+        The settings.
 
     Raises:
-        BadFile: If the file names what is not ours, or a size that it does not hold.
+        BadFile: If the description names an unknown class or holds a size above `largest`.
     """
     if isinstance(description, list):
         raise BadFile("the file holds a bare list where a setting should be; write it again")
@@ -337,7 +449,16 @@ def _check_field(field: dataclasses.Field, value: Any, largest: int) -> None:
 
 
 def refuse_size(name: str, value: Any, largest: int) -> None:
-    """A setting that is a size, or some: no larger than what the file holds."""
+    """Check that a setting that is a size, or several, does not exceed what the file holds.
+
+    Args:
+        name: Name of the setting.
+        value: The setting; anything but integers is ignored.
+        largest: Upper bound.
+
+    Raises:
+        BadFile: If a size is larger.
+    """
     for part in jax.tree.leaves(value) if isinstance(value, tuple | list) else [value]:
         if isinstance(part, int) and part > largest:
             raise BadFile(f"{_short(name)}={part} is more than the file holds; write it again")
@@ -348,10 +469,10 @@ def _array(values: Any, dtype: Any, largest: int) -> Any:
     if WORDS.fullmatch(str(dtype)):
         plain = str if dtype != "object" else bool | int | float | str | None
         if not isinstance(values, list) or not all(isinstance(value, plain) for value in values):
-            raise BadFile("the file holds a list of words in which something is no word; write it again")
+            raise BadFile("the file holds a list of strings with an element that is not a string; write it again")
         width = max((len(value) for value in values), default=0) if plain is str else 1
         if width * len(values) > largest:
-            raise BadFile(f"{len(values)} words, one of them {width} letters long, are more than the file holds")
+            raise BadFile(f"{len(values)} strings of {width} characters are more than the file holds; write it again")
         return np.array(values, dtype=object if dtype == "object" else str)
     with np.errstate(over="ignore"):
         array = np.asarray(values, dtype=_dtype(dtype))
@@ -362,7 +483,7 @@ def _array(values: Any, dtype: Any, largest: int) -> Any:
 
 def _dtype(name: Any) -> np.dtype:
     if not NUMBERS.fullmatch(str(name)):
-        raise BadFile(f"the file names an unknown type of number {_short(repr(name))}; write it again")
+        raise BadFile(f"the file names an unknown numeric type {_short(repr(name))}; write it again")
     return jnp.dtype(name)
 
 

@@ -1,4 +1,7 @@
-"""From a CSV file to a model, and from a model to predictions, without a line of code; `model_folder` has the files."""
+"""`priorax fit` and `priorax predict`: fit a model to a CSV file and predict the rows of another.
+
+The files of a model are described in `priorax.model_folder`.
+"""
 
 import csv
 import gzip
@@ -20,47 +23,87 @@ from priorax.report.calibration import Calibration
 from priorax.storage import write_atomically
 
 MIN_ROWS, MAX_CLASSES = 20, 50
+"""Fewest rows with a target, and most classes."""
 FEW_NUMBERS = 10
-"""A target with so many different numbers may well stand for classes."""
+"""A numeric target with at most this many distinct values may stand for classes; the user is told."""
 STEPS = (100, 200, 500, 1000, 2000)
-"""How long to train, where nobody says: as long as it helps on a fifth of the training rows."""
+"""Numbers of training steps to try when none is given; the best on a fifth of the training rows is used."""
 
 Say = Callable[[str], None]
+"""Receives a message for the user."""
 Ask = Callable[[str], bool]
+"""Asks the user a yes-or-no question."""
 
 
 @dataclass(frozen=True)
 class FitReport:
-    """What came of a fit."""
+    """Summary of a fit."""
 
     target: str
+    """The column that is predicted."""
     kind: str
-    """number or class."""
+    """`number` (regression) or `class` (classification)."""
     rows: int
-    """That were learned from."""
+    """Number of training rows."""
     held_out_rows: int
+    """Number of rows held out for calibration."""
     rows_without_target: int
+    """Number of rows without a target, which were dropped."""
     columns: tuple[str, ...]
+    """Columns used as features."""
     left_out: dict[str, str]
-    """Columns that were not learned from, and why."""
+    """Columns that were not used as features, and the reason."""
     steps: int
+    """Number of training steps."""
     calibration: Calibration | None
-    """None if nothing was held out."""
+    """Calibration on the held-out rows; None if there are none."""
     paths: tuple[Path, ...]
+    """Files written."""
 
 
-class _Target(NamedTuple):
-    """The target: numbers, or the number of each class."""
+class Target(NamedTuple):
+    """The column to predict: a number for each row, or the index of its class."""
 
     values: np.ndarray
     classes: list[str] | None
+    """Names of the classes; None if the target is a number."""
 
-    def take(self, rows: np.ndarray) -> "_Target":
+    def take(self, rows: np.ndarray) -> "Target":
+        """The target of these rows.
+
+        Args:
+            rows: Indices of rows.
+
+        Returns:
+            The same kind of target.
+        """
         return self._replace(values=self.values[rows])
 
     @property
     def kind(self) -> str:
+        """number or class."""
         return "class" if self.classes else "number"
+
+    def split(self, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """Choose rows at random to hold out; every class has its share of them, and keeps at least one row to learn.
+
+        Args:
+            share: The share of rows to hold out.
+            seed: The choice follows from it.
+
+        Returns:
+            Indices of the rows to learn from and of the rows held out, each in ascending order.
+        """
+        order = np.random.default_rng(seed).permutation(len(self.values))
+        if self.classes:
+            order = order[np.argsort(self.values[order], kind="stable")]
+        steps = np.floor(np.arange(len(order) + 1) * share + 1e-9)
+        out = np.diff(steps) > 0
+        for number in range(len(self.classes or ())):
+            of_class = self.values[order] == number
+            if out[of_class].all():
+                out[of_class] = False
+        return np.sort(order[~out]), np.sort(order[out])
 
 
 def fit_table(
@@ -82,29 +125,33 @@ def fit_table(
     report: Say = lambda words: None,
     ask: Ask | None = None,
 ) -> FitReport:
-    """Fit a model to a CSV file, measure its calibration on rows held out, and write both to the folder `out`.
+    """Fit a model to a CSV file, measure its calibration on held-out rows, and write both to a folder.
 
     Args:
-        path: The file, its first line names the columns; one that gzip made is unpacked.
-        target: The column to predict.
-        out: The folder to write to.
-        kind: What the target is: number (regression) or class; auto: words are classes, numbers are numbers, and two
-            different numbers are asked about.
-        id: A column that tells rows apart: it is not learned from, and kept in predictions.
-        drop: Columns to leave out.
-        held_out: The share of rows that is not learned from; 0 measures nothing.
-        seed: Everything random follows from it.
-        prior_scale: Size of the prior functions; None is the estimators' own.
-        num_members: How many members.
-        steps: Of training; None finds out.
-        encoding: Of the file's text, by Python's name; None finds out (`tables.read`).
-        overwrite: Replace a model that is in the folder already.
-        bar: Show progress bars.
-        report: Called with a sentence on whatever a reader should know.
-        ask: Called with a question, True is yes; None: there is nobody to ask, and what would be asked is an error.
+        path: The CSV file, with column names in the first line; it may be gzipped.
+        target: Name of the column to predict.
+        out: Folder to write the model to.
+        kind: Kind of target: `number` (regression), `class` (classification), or `auto`: text is a class, numbers are
+            numbers, and for a target with two distinct numbers `ask` decides.
+        id: Name of a column that identifies rows: not used as a feature, and copied to predictions.
+        drop: Columns not to use as features.
+        held_out: Fraction of rows held out to measure calibration, at most 0.5; 0 skips the measurement.
+        seed: Random seed.
+        prior_scale: Scale of the prior functions; None uses the estimator's default.
+        num_members: Number of ensemble members.
+        steps: Number of training steps; None chooses it on a fifth of the training rows.
+        encoding: Encoding of the file, by its Python name; None detects it (see `tables.read`).
+        overwrite: Whether to replace an existing model.
+        bar: Whether to show progress bars.
+        report: Called with messages for the user.
+        ask: Called with a yes-or-no question for the user; None raises an error instead.
+
+    Returns:
+        A summary of the fit.
 
     Raises:
-        ValueError: If the table or a setting makes no sense, or what the target is must be said.
+        ValueError: If the table or a setting is invalid, or the kind of target is ambiguous and `ask` is None.
+        FileNotFoundError: If there is no such file.
     """
     kind = one_of("kind", kind, ("auto", "number", "class"))
     out, cells = Path(out), tables.read(path, encoding=encoding)
@@ -117,12 +164,12 @@ def fit_table(
     if id is not None:
         one_of("id", id, others)
     _say_encoding(cells, encoding, report)
-    cells, truth, missing = _target(cells, target, kind, report, ask)
+    cells, truth, missing = read_target(cells, target, kind, report, ask)
     if missing:
         report(f"rows without a {target!r} are left out: {missing}")
     if cells.unnamed:
         report(f"columns without a name are left out: {cells.unnamed}")
-    train, held = _split(truth, held_out, seed)
+    train, held = truth.split(held_out, seed)
     names = [name for name in others if name not in (*drop, id)]
     features, left_out = tables.learn(cells.take(train), tables.kinds(cells, names))
     for name, why in left_out.items():
@@ -134,7 +181,7 @@ def fit_table(
     learned = truth.take(train)
     best = _find_steps(settings, x[train], learned, seed) if steps is None else positive_int("steps", steps)
     if steps is None:
-        report(f"steps of training: {best}, the best of those tried on a fifth of the training rows")
+        report(f"training steps: {best}, the best of those tried on a fifth of the training rows")
     model = _fitted({**settings, "steps": best}, x[train], learned).set_params(verbose=False)
     measured = _measure(model, x[held], truth.take(held), learned) if len(held) else None
     classes = None if truth.classes is None else tuple(truth.classes)
@@ -162,26 +209,27 @@ def predict_table(
     id: str | None = None,
     encoding: str | None = None,
 ) -> int:
-    """Predict every row of a CSV file, in order, into another.
+    """Predict every row of a CSV file and write the predictions to another.
 
-    Numbers: `mean`, `epistemic_std` (what more data would remove) and `total_std` (with the noise of single values).
-    Classes: `class`, `probability_NAME` of each, and in nats `epistemic` (what more data would remove) and `total`.
-    Before them stands the id of each row, as it is written, under its own name; a prediction that would have the same
-    name is called `predicted_NAME`.
+    For a regression the columns are `mean`, `epistemic_std` (reducible by more data) and `total_std` (including the
+    noise of single values). For a classification they are `class`, `probability_NAME` for each class, and, in nats,
+    `epistemic` and `total`. If there is an id column, it comes first; a prediction that would have the same name is
+    called `predicted_NAME`.
 
     Args:
-        model: The folder of a model.
-        path: The file to predict; columns are found by name, others are ignored.
-        out: The file to write; one that ends in .gz is packed.
-        report: Called with a sentence on whatever a reader should know.
-        id: The column that tells rows apart; None is the one that was named at the fit.
-        encoding: Of the file's text, by Python's name; None finds out (`tables.read`).
+        model: Folder of the model.
+        path: The CSV file to predict; columns are matched by name, others are ignored.
+        out: The CSV file to write; gzipped if its name ends in .gz.
+        report: Called with messages for the user.
+        id: Name of a column that identifies rows; None uses the one named at the fit.
+        encoding: Encoding of the file, by its Python name; None detects it (see `tables.read`).
 
     Returns:
-        How many rows there were.
+        The number of rows.
 
     Raises:
-        ValueError: If the file does not suit the model, or has no such id.
+        ValueError: If the file does not match the model, or has no such id column.
+        FileNotFoundError: If there is no such file or model.
     """
     path, out = Path(path), Path(out)
     found = load_model(model)
@@ -191,11 +239,11 @@ def predict_table(
     if id is not None:
         one_of("id", id, cells.columns)
     elif found.id is not None and cells.ids is None:
-        report(f"{path} has no column {found.id!r}, which told rows apart at the fit; predictions have none")
+        report(f"{path} has no column {found.id!r}, the id column of the fit; predictions have no ids")
     _say_encoding(cells, encoding, report)
     x = found.features.transform(cells)
     for name, words in found.features.unknown(cells).items():
-        report(f"column {name!r} holds what was not there at the fit: {', '.join(words[:5])}; taken for none of those")
+        report(f"column {name!r} holds categories not seen at the fit: {', '.join(words[:5])}; encoded as all zeros")
     with np.errstate(over="ignore", invalid="ignore"):
         seen = ((x - found.estimator.x_mean_) / found.estimator.x_scale_).astype(np.float32)
         _refuse_rows(cells, ~np.all(np.isfinite(seen), axis=1))
@@ -226,8 +274,8 @@ def _refuse_rows(cells: Cells, bad: np.ndarray) -> None:
     """Numbers so large that float carries neither them nor what is said of them."""
     if np.any(bad):
         raise ValueError(
-            f"{cells.path}, line {cells.lines[np.argmax(bad)]}: no finite prediction; its numbers are too far from "
-            "those of the fit: correct them or leave the row out"
+            f"{cells.path}, line {cells.lines[np.argmax(bad)]}: no finite prediction, because its numbers are too far "
+            "from those of the fit; correct them or remove the row"
         )
 
 
@@ -235,23 +283,38 @@ def _with_ids(id: str, ids: list[str], columns: dict[str, Iterator[str]], report
     """Ids before predictions, none of which takes their name."""
     named = {f"predicted_{name}" if name == id else name: values for name, values in columns.items()}
     if id in columns:
-        report(f"the id column is called {id!r}, as a prediction is; the prediction is called 'predicted_{id}'")
+        report(f"the id column {id!r} has the name of a prediction; the prediction is called 'predicted_{id}'")
     return {id: iter(ids), **named}
 
 
 def _say_encoding(cells: Cells, asked: str | None, report: Say) -> None:
     if asked is None and cells.encoding != "utf-8":
         report(
-            f"{cells.path} is not text in UTF-8; it is read as {ENCODINGS[cells.encoding]}. If letters come out wrong, "
-            'pass another, as encoding="mac-roman"'
+            f"{cells.path} is not UTF-8; it is read as {ENCODINGS[cells.encoding]}. If letters come out wrong, "
+            'pass the encoding, for example encoding="mac-roman"'
         )
 
 
 ENCODINGS = {"cp1252": "Windows-1252 (Latin-1)", "utf-16": "UTF-16"}
+"""Readable names of encodings."""
 
 
-def _target(cells: Cells, name: str, kind: str, report: Say, ask: Ask | None = None) -> tuple[Cells, _Target, int]:
-    """The rows that have a target, that target, and how many rows have none."""
+def read_target(cells: Cells, name: str, kind: str, report: Say, ask: Ask | None = None) -> tuple[Cells, Target, int]:
+    """Find out what the target is, and leave out the rows that have none.
+
+    Args:
+        cells: The table.
+        name: The column to predict.
+        kind: number, class or auto (`fit_table`).
+        report: Called with a sentence on what the target was taken for.
+        ask: Called with a question, True is yes; None: what would be asked is an error.
+
+    Returns:
+        The rows that have a target, that target, and how many rows have none.
+
+    Raises:
+        ValueError: If there are too few rows, too many classes, one value only, or two numbers and nobody to ask.
+    """
     auto, all_cells = kind == "auto", cells
     if auto:
         kind = {"number": "number", "text": "class"}[tables.kinds(cells, [name], 'pass kind="class"')[name]]
@@ -259,22 +322,22 @@ def _target(cells: Cells, name: str, kind: str, report: Say, ask: Ask | None = N
     have = np.flatnonzero(~np.isnan(values) if kind == "number" else values != "")
     missing, cells, values = len(values) - len(have), cells.take(have), values[have]
     if len(have) < MIN_ROWS:
-        raise ValueError(f"{cells.path} has {len(have)} rows with a {name!r}; add rows: {MIN_ROWS} are the least")
+        raise ValueError(f"{cells.path} has {len(have)} rows with a {name!r}, at least {MIN_ROWS} are needed; add rows")
     different, numbers = np.unique(values, return_inverse=True)
     if len(different) < 2:
-        raise ValueError(f"target={name!r} is {different[0]!s} in every row; choose a column that differs")
+        raise ValueError(f"target={name!r} is {different[0]!s} in every row; choose a column that varies")
     if kind == "number":
         if auto and _are_classes(name, different, report, ask):
-            return _target(all_cells, name, "class", report)
-        return cells, _Target(values, None), missing
+            return read_target(all_cells, name, "class", report)
+        return cells, Target(values, None), missing
     if len(different) > MAX_CLASSES:
         raise ValueError(
-            f"target={name!r} has {len(different)} different classes, at most {MAX_CLASSES} are possible; group them, "
+            f"target={name!r} has {len(different)} distinct classes, at most {MAX_CLASSES} are possible; group them, "
             'or pass kind="number" if they are numbers'
         )
     if auto:
-        report(f"{name!r} holds words and is predicted as one of {len(different)} classes")
-    return cells, _Target(numbers, different.tolist()), missing
+        report(f"{name!r} holds text and is predicted as one of {len(different)} classes")
+    return cells, Target(numbers, different.tolist()), missing
 
 
 def _are_classes(name: str, different: np.ndarray, report: Say, ask: Ask | None) -> bool:
@@ -287,34 +350,20 @@ def _are_classes(name: str, different: np.ndarray, report: Say, ask: Ask | None)
         raise ValueError(
             f'target={name!r} {words}; pass kind="class" if they stand for classes, kind="number" for a regression'
         )
-    count = f" ({len(different)} different ones)" if len(different) <= FEW_NUMBERS else ""
+    count = f" ({len(different)} distinct ones)" if len(different) <= FEW_NUMBERS else ""
     report(f'{name!r} holds numbers{count} and is predicted as a number; pass kind="class" if they stand for classes')
     return False
 
 
-def _split(truth: _Target, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows to learn from and rows held out, in random order; every class has its share, and is learned."""
-    order = np.random.default_rng(seed).permutation(len(truth.values))
-    if truth.classes:
-        order = order[np.argsort(truth.values[order], kind="stable")]
-    steps = np.floor(np.arange(len(order) + 1) * share + 1e-9)
-    out = np.diff(steps) > 0
-    for number in range(len(truth.classes or ())):
-        of_class = truth.values[order] == number
-        if out[of_class].all():
-            out[of_class] = False
-    return np.sort(order[~out]), np.sort(order[out])
-
-
-def _fitted(settings: dict[str, Any], x: np.ndarray, truth: _Target) -> Any:
+def _fitted(settings: dict[str, Any], x: np.ndarray, truth: Target) -> Any:
     if truth.classes is None:
         return PriorEnsembleRegressor(heteroscedastic=True, **settings).fit(x, truth.values)
     return PriorEnsembleClassifier(**settings).fit(x, np.array(truth.classes)[truth.values])
 
 
-def _find_steps(settings: dict[str, Any], x: np.ndarray, truth: _Target, seed: int) -> int:
+def _find_steps(settings: dict[str, Any], x: np.ndarray, truth: Target, seed: int) -> int:
     """The number of steps after which more no longer helps, by the log loss on a fifth of the training rows."""
-    part, rest = _split(truth, 0.2, seed)
+    part, rest = truth.split(0.2, seed)
     best, best_loss = STEPS[0], math.inf
     for steps in STEPS:
         model = _fitted({**settings, "steps": steps}, x[part], truth.take(part))
@@ -325,7 +374,7 @@ def _find_steps(settings: dict[str, Any], x: np.ndarray, truth: _Target, seed: i
     return best
 
 
-def _measure(model: Any, x: np.ndarray, truth: _Target, learned: _Target) -> Calibration:
+def _measure(model: Any, x: np.ndarray, truth: Target, learned: Target) -> Calibration:
     """Calibration on rows that were not learned from."""
     said = model.predict_uncertainty(x)
     if truth.classes is None:

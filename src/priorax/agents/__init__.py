@@ -1,25 +1,33 @@
-"""Agents: one Q-learner over any belief, exact planners for finite states, and their settings by name."""
+"""Agents: one Q-learner over any belief, exact planners for finite states, and a registry of them by name."""
 
-from priorax.agents.base import Agent
-from priorax.agents.building import build, check_members_differ, nearby
+from priorax.agents.base import Agent, Choice
+from priorax.agents.members import check_members_differ, nearby
+from priorax.agents.presets import PRESETS
 from priorax.agents.q_learner import AgentState, QLearner
-from priorax.agents.registry import AGENTS, PRESETS, Settings, known_agent, settings
+from priorax.agents.registry import AgentSpec, agent_spec, agents, build, register, setting_of, settings
+from priorax.agents.settings import EnsembleSettings, QSettings, Settings
 from priorax.agents.tabular import PSRL, RLSVI, UCRL, Tabular
 
 __all__ = [
-    "AGENTS",
     "PRESETS",
     "PSRL",
     "RLSVI",
     "UCRL",
     "Agent",
+    "AgentSpec",
     "AgentState",
+    "Choice",
+    "EnsembleSettings",
     "QLearner",
+    "QSettings",
     "Settings",
     "Tabular",
+    "agent_spec",
+    "agents",
     "build",
     "check_members_differ",
-    "known_agent",
     "nearby",
+    "register",
+    "setting_of",
     "settings",
 ]

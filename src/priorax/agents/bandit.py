@@ -1,8 +1,8 @@
-"""Thompson sampling in bandits over any belief: draw a function, play the arm where it is largest, learn what it paid.
+"""Thompson sampling for bandits over any belief: draw a function, play its best arm, learn from the reward.
 
-A sampler is a triple of pure functions. Rewards are targets as they are, so every belief can learn from them, exact
-Bayes too; data noise is drawn once for each reward and stream, as it comes in (algorithm 4, or lemma 3's Gaussian), and
-stays: the bootstrap is the online one, with a Poisson(1) weight for each (`noise.online`).
+A sampler is a triple of pure functions. Rewards themselves are the targets, so that every belief can learn from them,
+including exact Bayes; data noise is drawn once for each reward and stream, on arrival (algorithm 4, or the Gaussian
+noise of lemma 3), and kept: the bootstrap is the online one, with Poisson(1) weights (`noise.online`).
 """
 
 from collections.abc import Callable
@@ -13,56 +13,62 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from priorax.beliefs import Batch, BeliefState, Method, ensemble_of
+from priorax.beliefs import Batch, BeliefState, Method
 from priorax.checks import positive_int
 from priorax.noise import online
 
 
 class Sampler(NamedTuple):
-    """init(key, arms) -> state; values(state, key, arms) -> [arm]; update(state, key, arms, arm, reward) -> state.
-
-    `arms`: [arm, feature]."""
+    """Bandit algorithm as pure functions. `arms` are features [arm, feature]."""
 
     init: Callable[[PRNGKeyArray, Array], PyTree]
+    """init(key, arms) -> state."""
     values: Callable[[PyTree, PRNGKeyArray, Array], Float[Array, " arm"]]
+    """values(state, key, arms) -> sampled values [arm]."""
     update: Callable[[PyTree, PRNGKeyArray, Array, Int[Array, ""], Float[Array, ""]], PyTree]
+    """update(state, key, arms, arm, reward) -> state."""
     steps: int | None = None
-    """How many rewards it can learn from; None: any number."""
+    """Maximum number of rewards it can learn from; None: unlimited."""
 
 
 class Seen(NamedTuple):
-    """One reward as the streams see it; with a leading axis, all of them."""
+    """One reward as seen by all streams; with a leading axis, all rewards."""
 
     x: Float[Array, "*step feature"]
+    """Features of the arm."""
     target: Float[Array, "*step stream"]
+    """Perturbed rewards."""
     weight: Float[Array, "*step stream"]
+    """Bootstrap weights."""
     prior: Float[Array, "*step stream output prior"] | None
-    """Prior values: they never change, so they are computed once."""
+    """Prior values; they never change, so they are computed once."""
 
 
 class SamplerState(NamedTuple):
-    """What a belief's sampler carries."""
+    """State of a belief's sampler."""
 
     belief: BeliefState
+    """State of the belief."""
     seen: Seen | None
-    """All rewards, to draw minibatches from; none where observing a reward is learning it."""
+    """All rewards, for minibatches; None if the belief learns by observing."""
     time: Int[Array, ""]
+    """Number of rewards so far."""
 
 
 def belief_sampler(method: Method, steps: int, batch_size: int = 64, updates: int = 1) -> Sampler:
-    """Thompson sampling with a belief.
+    """Create a Thompson sampler from a belief.
 
     Args:
         method: A belief with one output, and its data noise.
-        steps: How many rewards there will be, at most: beliefs that learn by gradient keep them all.
-        batch_size: Rewards per gradient step, drawn from those seen so far.
+        steps: Maximum number of rewards; beliefs that learn by gradient store them all.
+        batch_size: Minibatch size of gradient steps, drawn from the rewards so far.
         updates: Gradient steps after each reward.
 
     Returns:
-        The sampler. Its `update` fails where it is told of more rewards than it can keep, compiled or not.
+        The sampler. Its `update` raises an error, compiled or not, when there are more rewards than it can store.
 
     Raises:
-        ValueError: A number is not positive, or the noise needs to know all examples beforehand.
+        ValueError: If a number is not positive, or the noise needs to know all examples beforehand.
     """
     belief, noise = method.belief, online(method.noise)
     positive_int("steps", steps)
@@ -77,8 +83,7 @@ def belief_sampler(method: Method, steps: int, batch_size: int = 64, updates: in
 
     def see(state: BeliefState, key: PRNGKeyArray, x: Array, reward: Array) -> Seen:
         weight, target = jax.vmap(lambda key: perturbed(key, reward))(jax.random.split(key, streams))
-        members = ensemble_of(belief)
-        prior = None if members is None else members.prior_values(state, x[None])
+        prior = belief.prior_values(state, x[None])
         return Seen(x, target, weight, None if prior is None else prior[:, 0])
 
     def batch_of(seen: Seen, count: Array) -> Batch:
@@ -122,8 +127,20 @@ def belief_sampler(method: Method, steps: int, batch_size: int = 64, updates: in
 def ensemble_sampler(
     num_members: int, noise_std: float = 0.5, prior_std: float = 0.5, prior_mean: float = 0.5
 ) -> Sampler:
-    """Ensemble sampling (Lu & Van Roy 2017): K linear members with Gaussian noise on targets and prior draws, lemma 3
-    in closed form. Each solves the regression on its own perturbed rewards; they share its matrix."""
+    """Create an ensemble sampler (Lu & Van Roy 2017).
+
+    K linear members with Gaussian noise on targets and prior draws, lemma 3 in closed form. Each member solves the
+    regression on its own perturbed rewards; all share the precision matrix.
+
+    Args:
+        num_members: Ensemble size K.
+        noise_std: Standard deviation of the noise on rewards.
+        prior_std: Standard deviation of the prior over weights.
+        prior_mean: Mean of the prior over weights.
+
+    Returns:
+        The sampler.
+    """
 
     def init(key: PRNGKeyArray, arms: Array) -> tuple[Array, Array]:
         dim = arms.shape[1]

@@ -1,50 +1,242 @@
-"""What an agent is: the three functions of appendix A, and what a run needs beside them. All pure.
+"""Interface of an agent: pure functions over any number of *lanes* (environments stepped together).
 
-    init(key, obs)                        -> state          obs: one example observation
-    start_episode(state, key)             -> state          draw what to follow in the coming episode
-    act(state, key, obs)                  -> action
-    update_buffer(state, key, transition) -> state          remember one step
-    learn_from_buffer(state, key)         -> state, Info
-    mean_values(state, key, obs)          -> [batch, action]    the mean over what it may follow
-    exploit(state, key, obs)              -> action         the best by that mean: what has been learned, no exploring
+    init(key, obs)                             -> state            obs: one example observation
+    begin(state, key)                          -> index            the draw that ONE lane follows for an episode
+    act(state, key, obs, index, epsilon)       -> Choice           all lanes: obs [lane, ...], index [lane, ...]
+    prior_at(state, obs)                       -> prior values to store with transitions, or None
+    observe(state, transition, weight)         -> state, bonus     once per transition, as it happens: counts
+    learn(state, sampled, key)                 -> state, Info      one update on a minibatch from any replay
+    deployed(state, key)                       -> the part of the state needed for deployment, computed once
+    values(deployed, key, obs)                 -> mean [batch, action], functions [function, batch, action]
+    mean_values(state, key, obs)               -> [batch, action]  the same mean
+    exploit(deployed, key, obs)                -> action           ONE observation: greedy with respect to the mean
 
-Its state has `buffer` (`agent.buffer` says how it is kept), `index` (what was drawn) and `episodes` (begun so far).
+An agent neither stores transitions nor steps environments; a backend does both (`training/backends`). `replay` holds
+the replay settings (None: the agent learns in `observe` alone), `observes` tells whether `observe` has an effect, and
+`epsilon_at(episodes, lanes, num_lanes)` gives the probability of a random action in each lane.
 """
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from priorax.beliefs import Info
-from priorax.replay import EnsembleBuffer, Transition
+from priorax.replay import Replay, Sampled, Transition, owned_mean
+
+
+class Choice(NamedTuple):
+    """Actions of an agent in all lanes, with the values behind them."""
+
+    action: Any
+    """Actions [lane], or [lane, dim] if continuous."""
+    values: Float[Array, "member lane action"] | None = None
+    """Q-values of every member, if there are members; used for the initial priorities of new transitions."""
+    prior: Float[Array, "lane stream action prior"] | None = None
+    """Prior values, if they are stored with transitions."""
 
 
 @runtime_checkable
 class Agent(Protocol):
-    """See the module's docstring."""
+    """Interface of an agent; see the module docstring for an overview."""
 
     @property
-    def buffer(self) -> EnsembleBuffer: ...
+    def num_actions(self) -> int:
+        """Number of actions, or of action dimensions if actions are continuous."""
+        ...
+
     @property
-    def num_actions(self) -> int: ...
-    def init(self, key: PRNGKeyArray, obs: Any) -> Any: ...
-    def start_episode(self, state: Any, key: PRNGKeyArray) -> Any: ...
-    def act(self, state: Any, key: PRNGKeyArray, obs: Any) -> Int[Array, ""]: ...
-    def update_buffer(self, state: Any, key: PRNGKeyArray, transition: Transition) -> Any: ...
-    def learn_from_buffer(self, state: Any, key: PRNGKeyArray) -> tuple[Any, Info]: ...
-    def mean_values(self, state: Any, key: PRNGKeyArray, obs: Any) -> Float[Array, "batch action"]: ...
-    def exploit(self, state: Any, key: PRNGKeyArray, obs: Any) -> Any: ...
+    def replay(self) -> Replay | None:
+        """Replay settings; None if the agent learns in `observe` alone."""
+        ...
+
+    @property
+    def observes(self) -> bool:
+        """Whether `observe` has an effect."""
+        ...
+
+    def init(self, key: PRNGKeyArray, obs: Any) -> Any:
+        """Initialise the state.
+
+        Args:
+            key: PRNG key.
+            obs: One example observation.
+
+        Returns:
+            The initial state.
+        """
+        ...
+
+    def begin(self, state: Any, key: PRNGKeyArray) -> PyTree:
+        """Draw the function that one lane follows for an episode.
+
+        Args:
+            state: State of the agent.
+            key: PRNG key.
+
+        Returns:
+            The draw, as arrays.
+        """
+        ...
+
+    def act(self, state: Any, key: PRNGKeyArray, obs: Any, index: PyTree, epsilon: Any) -> Choice:
+        """Choose an action in every lane.
+
+        Args:
+            state: State of the agent.
+            key: PRNG key.
+            obs: One observation per lane, [lane, ...].
+            index: The draw of each lane (from `begin`), [lane, ...].
+            epsilon: Probability of a random action, [lane].
+
+        Returns:
+            The actions, with the values behind them.
+        """
+        ...
+
+    def prior_at(self, state: Any, obs: Any) -> Array | None:
+        """Evaluate the prior functions, if their values are stored with transitions.
+
+        Args:
+            state: State of the agent.
+            obs: A batch of observations, [batch, ...].
+
+        Returns:
+            Prior values [batch, stream, action, prior], or None.
+        """
+        ...
+
+    def observe(self, state: Any, transition: Transition, weight: Any) -> tuple[Any, Array | None]:
+        """Process new transitions, each exactly once.
+
+        Args:
+            state: State of the agent.
+            transition: One transition per lane.
+            weight: Weights [lane]; zero for lanes without a transition.
+
+        Returns:
+            The new state, and the bonus [lane] to add to rewards before they are stored, or None.
+        """
+        ...
+
+    def learn(self, state: Any, sampled: Sampled, key: PRNGKeyArray) -> tuple[Any, Info]:
+        """Perform one update on a minibatch.
+
+        Args:
+            state: State of the agent.
+            sampled: A minibatch from replay.
+            key: PRNG key.
+
+        Returns:
+            The new state, and the losses.
+        """
+        ...
+
+    def deployed(self, state: Any, key: PRNGKeyArray) -> Any:
+        """Extract from a state what deployment needs.
+
+        Args:
+            state: State of the agent.
+            key: PRNG key.
+
+        Returns:
+            A pytree for `values` and `exploit`.
+        """
+        ...
+
+    def values(self, deployed: Any, key: PRNGKeyArray, obs: Any) -> tuple[Array, Array]:
+        """Evaluate Q-values on a batch of observations.
+
+        Args:
+            deployed: The result of `deployed`.
+            key: PRNG key.
+            obs: A batch of observations, [batch, ...].
+
+        Returns:
+            The mean [batch, action], and the individual functions [function, batch, action].
+        """
+        ...
+
+    def mean_values(self, state: Any, key: PRNGKeyArray, obs: Any) -> Float[Array, "batch action"]:
+        """Evaluate the mean Q-values on a batch of observations.
+
+        Args:
+            state: State of the agent.
+            key: PRNG key.
+            obs: A batch of observations, [batch, ...].
+
+        Returns:
+            The mean, as in `values`.
+        """
+        ...
+
+    def exploit(self, deployed: Any, key: PRNGKeyArray, obs: Any) -> Any:
+        """Choose the greedy action with respect to the mean.
+
+        Args:
+            deployed: The result of `deployed`.
+            key: PRNG key.
+            obs: One observation, without batch axis.
+
+        Returns:
+            The action.
+        """
+        ...
+
+    def epsilon_at(self, episodes: Any, lanes: Any, num_lanes: int) -> Float[Array, " lane"]:
+        """Compute the probability of a random action.
+
+        Args:
+            episodes: Episodes finished so far, over all lanes.
+            lanes: Indices of the lanes.
+            num_lanes: Total number of lanes.
+
+        Returns:
+            One probability per lane in `lanes`.
+        """
+        ...
 
 
-def greedy(key: PRNGKeyArray, values: Float[Array, " action"]) -> Int[Array, ""]:
-    """The best action, ties broken at random."""
-    best = values == jnp.max(values)
-    return jnp.argmax(jnp.where(best, jax.random.uniform(key, values.shape), -1.0))
+def errors(info: Info, owned: Bool[Array, "stream batch"]) -> Float[Array, " batch"]:
+    """Compute the error of each transition of a minibatch, for its replay priority.
+
+    Args:
+        info: Diagnostics of the update.
+        owned: Whether a stream owns a transition.
+
+    Returns:
+        The square root of the loss (|TD error| for a scalar head), averaged over the streams that own the transition.
+    """
+    assert info.examples is not None
+    return owned_mean(jnp, jnp.sqrt(jnp.maximum(info.examples, 0.0)), owned)
 
 
-def best_by_mean(agent: Agent, state: Any, key: PRNGKeyArray, obs: Any) -> Int[Array, ""]:
-    """`exploit` where actions are finitely many."""
+def greedy(key: PRNGKeyArray, values: Float[Array, "*batch action"]) -> Int[Array, "*batch"]:
+    """Choose the greedy action, breaking ties at random.
+
+    Args:
+        key: PRNG key.
+        values: Q-values [..., action].
+
+    Returns:
+        Indices of the actions.
+    """
+    best = values == jnp.max(values, axis=-1, keepdims=True)
+    return jnp.argmax(jnp.where(best, jax.random.uniform(key, values.shape), -1.0), axis=-1)
+
+
+def best_by_mean(agent: Agent, deployed: Any, key: PRNGKeyArray, obs: Any) -> Int[Array, ""]:
+    """Choose the greedy action with respect to the mean: `exploit` for discrete actions.
+
+    Args:
+        agent: The agent.
+        deployed: The result of `deployed`.
+        key: PRNG key.
+        obs: One observation, without batch axis.
+
+    Returns:
+        The index of the action.
+    """
     one = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], obs)
-    return jnp.argmax(agent.mean_values(state, key, one)[0])
+    return jnp.argmax(agent.values(deployed, key, one)[0][0])

@@ -1,7 +1,7 @@
-"""D4PG (Barth-Maron et al. 2018) for continuous actions: a deterministic policy, a distributional critic, n steps.
+"""D4PG (Barth-Maron et al. 2018) for continuous actions: deterministic policy, distributional critic, n-step returns.
 
-The rival of section 4.2.2. Replay is uniform or prioritised; exploration is Gaussian noise on the policy's action. It
-has no belief: what it does not know, it does not know.
+The baseline of section 4.2.2. Replay is uniform or prioritised; exploration is Gaussian noise on actions. It has no
+belief, and so no estimate of epistemic uncertainty.
 """
 
 from typing import Any, NamedTuple
@@ -11,65 +11,83 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
+from priorax.agents.base import Choice
 from priorax.beliefs import Adam, Info
 from priorax.checks import non_negative, positive_int
 from priorax.heads import C51
 from priorax.networks import MLP
-from priorax.replay import Buffer, EnsembleBuffer, Transition
+from priorax.replay import Replay, Sampled, Transition
 
 
 class Nets(NamedTuple):
-    """Parameters of policy and critic, or the state of their optimisers."""
+    """Parameters of actor and critic, or the states of their optimisers."""
 
     actor: PyTree
+    """Of the policy network."""
     critic: PyTree
+    """Of the value network."""
 
 
 class D4PGState(NamedTuple):
-    """What the agent carries."""
+    """State of a D4PG agent."""
 
     nets: Nets
+    """Online networks."""
     target: Nets
+    """Target networks."""
     opt: Nets
-    buffer: Buffer
-    index: Any
-    """Nothing: there is nothing to draw."""
+    """Optimiser states."""
     updates: Int[Array, ""]
-    episodes: Int[Array, ""]
+    """Number of updates so far."""
 
 
 class D4PG(eqx.Module):
-    """See the module's docstring. Actions are in [-bound, bound] in each of `num_actions` dimensions."""
+    """D4PG agent. Actions are in [-bound, bound] in each of `num_actions` dimensions."""
 
     num_actions: int = eqx.field(static=True)
+    """Number of action dimensions."""
     head: C51 = eqx.field(static=True)
-    """The critic's atoms: let them cover the task's discounted returns."""
-    buffer: EnsembleBuffer = eqx.field(static=True)
+    """Atoms of the critic's distribution; they should cover the discounted returns of the task."""
+    replay: Replay = eqx.field(static=True)
+    """Replay settings; one stream, without bootstrap masks."""
     bound: float = eqx.field(static=True, default=1.0)
+    """Largest absolute value of an action."""
     network: MLP = eqx.field(static=True, default=MLP((50, 50)))
-    """Of policy and critic alike."""
+    """Architecture of both policy and critic."""
     actor_optimizer: Adam = Adam(1e-4)
+    """Optimiser of the policy."""
     critic_optimizer: Adam = Adam(1e-3)
-    batch_size: int = eqx.field(static=True, default=128)
-    discount: float | Float[Array, ""] = 0.99
-    n_step: int = eqx.field(static=True, default=5)
+    """Optimiser of the critic."""
     target_period: int = eqx.field(static=True, default=100)
     """Updates between copies into the target networks."""
     action_noise: float | Float[Array, ""] = 0.3
-    """Standard deviation of the noise on actions, as a share of the bound."""
+    """Standard deviation of the exploration noise, as a fraction of the bound."""
     input_scale: tuple[float, ...] = eqx.field(static=True, default=())
-    """Multiplies each number of an observation; (): as it is."""
+    """Multiplies each component of an observation; (): no scaling."""
 
     def __check_init__(self) -> None:
         positive_int("num_actions", self.num_actions)
-        positive_int("n_step", self.n_step)
         positive_int("target_period", self.target_period)
         if isinstance(self.action_noise, float):
             non_negative("action_noise", self.action_noise)
-        if self.buffer.num_streams != 1 or not self.buffer.shared:
-            raise ValueError("D4PG replays one stream of all transitions; pass EnsembleBuffer(capacity, 1, 1.0)")
+        if self.replay.num_streams != 1 or self.replay.bootstraps:
+            raise ValueError("D4PG replays one stream of all transitions; pass Replay(num_streams=1, mask_prob=1.0)")
+
+    @property
+    def observes(self) -> bool:
+        """False: `observe` has no effect."""
+        return False
 
     def init(self, key: PRNGKeyArray, obs: Float[Array, "..."]) -> D4PGState:
+        """Initialise the networks and optimisers.
+
+        Args:
+            key: PRNG key.
+            obs: One example observation.
+
+        Returns:
+            The initial state.
+        """
         key_actor, key_critic = jax.random.split(key)
         action = jnp.zeros(self.num_actions)
         nets = Nets(
@@ -77,16 +95,31 @@ class D4PG(eqx.Module):
             self.network.init(key_critic, self._pair(obs, action), self.head.size),
         )
         opt = Nets(self.actor_optimizer.init(nets.actor), self.critic_optimizer.init(nets.critic))
-        zero, no = jnp.zeros(()), jnp.zeros((), bool)
-        buffer = self.buffer.init(Transition(obs, action, zero, obs, no, no))
-        return D4PGState(nets, nets, opt, buffer, (), jnp.zeros((), int), jnp.zeros((), int))
+        return D4PGState(nets, nets, opt, jnp.zeros((), int))
 
     def policy(self, actor: PyTree, obs: Array) -> Float[Array, " dim"]:
-        """The action at ONE observation."""
+        """Evaluate the policy at ONE observation.
+
+        Args:
+            actor: Parameters of the policy.
+            obs: One observation, without batch axis.
+
+        Returns:
+            The action.
+        """
         return self.bound * jnp.tanh(self.network.apply(actor, self._scaled(obs)))
 
     def outcomes(self, critic: PyTree, obs: Array, action: Array) -> Float[Array, " atom"]:
-        """The critic's logits at ONE observation and action."""
+        """Evaluate the critic's logits at ONE observation and action.
+
+        Args:
+            critic: Parameters of the critic.
+            obs: One observation, without batch axis.
+            action: One action.
+
+        Returns:
+            One logit per atom.
+        """
         return self.network.apply(critic, self._pair(obs, action))
 
     def _pair(self, obs: Array, action: Array) -> Array:
@@ -95,42 +128,98 @@ class D4PG(eqx.Module):
     def _scaled(self, obs: Array) -> Array:
         return jnp.ravel(obs) * (jnp.asarray(self.input_scale) if self.input_scale else 1.0)
 
-    def start_episode(self, state: D4PGState, key: PRNGKeyArray) -> D4PGState:
-        return state._replace(episodes=state.episodes + 1)
+    def begin(self, state: D4PGState, key: PRNGKeyArray) -> tuple[()]:
+        """Return nothing: exploration is noise on actions, so no function is drawn.
 
-    def act(self, state: D4PGState, key: PRNGKeyArray, obs: Any) -> Float[Array, " dim"]:
-        noise = self.action_noise * self.bound * jax.random.normal(key, (self.num_actions,))
-        return jnp.clip(self.policy(state.nets.actor, obs) + noise, -self.bound, self.bound)
+        Args:
+            state: State of the agent.
+            key: PRNG key.
 
-    def update_buffer(self, state: D4PGState, key: PRNGKeyArray, transition: Transition) -> D4PGState:
-        return state._replace(buffer=self.buffer.add(state.buffer, transition, key))
+        Returns:
+            An empty tuple.
+        """
+        return ()
 
-    def learn_from_buffer(self, state: D4PGState, key: PRNGKeyArray) -> tuple[D4PGState, Info]:
-        """One step of the critic on the distributional loss, one of the policy up the critic's mean."""
-        slots, weights = self.buffer.sample_shared(state.buffer, key, self.batch_size)
-        step: Transition = self.buffer.get(state.buffer, slots)
-        last, reward, discount = self.buffer.returns(
-            state.buffer, slots, self.n_step, self.discount, lambda slots: self.buffer.get(state.buffer, slots)
-        )
-        end: Transition = self.buffer.get(state.buffer, last)
-        some = (state.buffer.time > 0).astype(float)
+    def act(self, state: D4PGState, key: PRNGKeyArray, obs: Any, index: Any, epsilon: Any) -> Choice:
+        """Apply the policy with Gaussian exploration noise, in each lane.
+
+        Args:
+            state: State of the agent.
+            key: PRNG key.
+            obs: One observation per lane, [lane, ...].
+            index: Unused.
+            epsilon: Unused.
+
+        Returns:
+            The actions [lane, dim].
+        """
+        action = jax.vmap(lambda one: self.policy(state.nets.actor, one))(obs)
+        noise = self.action_noise * self.bound * jax.random.normal(key, action.shape)
+        return Choice(jnp.clip(action + noise, -self.bound, self.bound))
+
+    def prior_at(self, state: D4PGState, obs: Any) -> None:
+        """Return None: there are no prior functions.
+
+        Args:
+            state: State of the agent.
+            obs: Unused.
+        """
+
+    def epsilon_at(self, episodes: Any, lanes: Any, num_lanes: int) -> Float[Array, " lane"]:
+        """Return zeros: no action is drawn uniformly at random.
+
+        Args:
+            episodes: Unused.
+            lanes: Indices of the lanes.
+            num_lanes: Unused.
+
+        Returns:
+            Zero per lane.
+        """
+        return jnp.zeros(jnp.shape(lanes))
+
+    def observe(self, state: D4PGState, transition: Transition, weight: Array) -> tuple[D4PGState, None]:
+        """Return the state unchanged: nothing is counted.
+
+        Args:
+            state: State of the agent.
+            transition: Unused.
+            weight: Unused.
+
+        Returns:
+            The state, and no bonus.
+        """
+        return state, None
+
+    def learn(self, state: D4PGState, sampled: Sampled, key: PRNGKeyArray) -> tuple[D4PGState, Info]:
+        """Perform one critic step on the distributional loss and one policy step up the gradient of the critic's mean.
+
+        Args:
+            state: State of the agent.
+            sampled: A minibatch from replay.
+            key: PRNG key.
+
+        Returns:
+            The new state, and the critic's losses.
+        """
+        some = (sampled.counts[0] > 0).astype(float)
 
         def target(obs: Array, reward: Array, discount: Array) -> Array:
             action = self.policy(state.target.actor, obs)
             return self.head.backup(self.outcomes(state.target.critic, obs, action), reward, discount)
 
-        targets = jax.vmap(target)(end.next_obs, reward, discount)
+        targets = jax.vmap(target)(sampled.next_obs, sampled.reward, sampled.discount)
 
         def critic_loss(critic: PyTree) -> tuple[Array, Array]:
-            out = jax.vmap(lambda obs, action: self.outcomes(critic, obs, action))(step.obs, step.action)
+            out = jax.vmap(lambda obs, action: self.outcomes(critic, obs, action))(sampled.obs, sampled.action)
             losses = jax.vmap(self.head.loss)(out, targets)
-            return some * jnp.mean(weights[0] * losses), losses
+            return some * jnp.mean(sampled.weight[0] * losses), losses
 
         def actor_loss(actor: PyTree) -> Array:
             def value(obs: Array) -> Array:
                 return self.head.value(self.outcomes(state.nets.critic, obs, self.policy(actor, obs)))
 
-            return -some * jnp.mean(jax.vmap(value)(step.obs))
+            return -some * jnp.mean(jax.vmap(value)(sampled.obs))
 
         (loss, losses), by_critic = jax.value_and_grad(critic_loss, has_aux=True)(state.nets.critic)
         by_actor = jax.grad(actor_loss)(state.nets.actor)
@@ -140,20 +229,61 @@ class D4PG(eqx.Module):
         updates = state.updates + 1
         copy = updates % self.target_period == 0
         kept = jax.tree.map(lambda new, old: jnp.where(copy, new, old), nets, state.target)
-        after = state._replace(nets=nets, target=kept, opt=Nets(opt_actor, opt_critic), updates=updates)
-        if self.buffer.priority > 0:
-            error = jnp.sqrt(jnp.maximum(losses, 0.0))
-            after = after._replace(buffer=self.buffer.prioritise(state.buffer, slots, error))
-        return after, Info(loss[None])
+        after = D4PGState(nets, kept, Nets(opt_actor, opt_critic), updates)
+        return after, Info(loss[None], losses[None])
+
+    def deployed(self, state: D4PGState, key: PRNGKeyArray) -> D4PGState:
+        """Return the state unchanged: deployment needs all of it.
+
+        Args:
+            state: State of the agent.
+            key: PRNG key.
+
+        Returns:
+            The state.
+        """
+        return state
+
+    def values(self, deployed: D4PGState, key: PRNGKeyArray, obs: Any) -> tuple[Array, Array]:
+        """Evaluate the critic's mean at the policy's action, as a single function.
+
+        Args:
+            deployed: The result of `deployed`.
+            key: PRNG key.
+            obs: A batch of observations, [batch, ...].
+
+        Returns:
+            The mean [batch, 1], and the same with a leading axis of one function.
+        """
+        mean = self.mean_values(deployed, key, obs)
+        return mean, mean[None]
 
     def mean_values(self, state: D4PGState, key: PRNGKeyArray, obs: Any) -> Float[Array, "batch 1"]:
-        """The critic's mean at the policy's action."""
+        """Evaluate the critic's mean at the policy's action.
+
+        Args:
+            state: State of the agent.
+            key: PRNG key.
+            obs: A batch of observations, [batch, ...].
+
+        Returns:
+            The mean [batch, 1].
+        """
 
         def value(obs: Array) -> Array:
             return self.head.value(self.outcomes(state.nets.critic, obs, self.policy(state.nets.actor, obs)))
 
         return jax.vmap(value)(obs)[:, None]
 
-    def exploit(self, state: D4PGState, key: PRNGKeyArray, obs: Any) -> Float[Array, " dim"]:
-        """The policy's action, without noise."""
-        return self.policy(state.nets.actor, obs)
+    def exploit(self, deployed: D4PGState, key: PRNGKeyArray, obs: Any) -> Float[Array, " dim"]:
+        """Apply the policy without exploration noise.
+
+        Args:
+            deployed: The result of `deployed`.
+            key: PRNG key.
+            obs: One observation, without batch axis.
+
+        Returns:
+            The action.
+        """
+        return self.policy(deployed.nets.actor, obs)

@@ -1,4 +1,4 @@
-"""What an agent has learned, without exploring: what its functions say of an observation, and the action to take."""
+"""Deployment of trained agents, without exploration: Q-values at observations, and greedy actions."""
 
 from typing import Any, NamedTuple
 
@@ -9,48 +9,76 @@ import numpy as np
 from jaxtyping import Array
 
 from priorax.agents.base import Agent
-from priorax.agents.q_learner import QLearner
-from priorax.agents.tabular import Plans
-from priorax.beliefs import BeliefState, belief_values
 from priorax.checks import one_of
 
 DEPLOY = ("mean", "vote", "member")
-"""What to deploy. mean: the best action by the mean of all functions, the surest to be good; vote: the one that most
-functions find best, ties decided by the mean, which one wild function cannot sway; member: the best of one function
-drawn at random, as in exploration."""
+"""How to choose an action. mean: greedy with respect to the mean over functions, the most reliable; vote: the greedy
+action of most functions, ties decided by the mean, robust to a single outlier; member: greedy with respect to one
+function drawn at random, as in exploration."""
 
 
 class Values(NamedTuple):
-    """Q-values as an agent believes them."""
+    """Q-values of an agent, with their epistemic uncertainty."""
 
     mean: Any
-    """[..., action]: over functions; of a planner, its plan in what it expects."""
+    """Mean over functions, [..., action]; for a planner, the plan in the expected model."""
     spread: Any
-    """[..., action]: their standard deviation, which is what the agent does not know."""
+    """Standard deviation over functions, [..., action]: the epistemic uncertainty."""
     members: Any
-    """[function, ..., action]: each member's own; of what is no ensemble, draws."""
+    """Values of each member, or of drawn functions if there is no ensemble, [function, ..., action]."""
 
 
-def values(agent: Agent, belief: BeliefState | Plans, obs: np.ndarray) -> Values:
-    """Of a batch of observations, by a Q-learner's belief or a planner's plans. What is drawn is the same each time."""
-    if isinstance(belief, Plans):
-        drawn = np.asarray(belief.drawn)[:, obs]
-        return Values(np.asarray(belief.mean)[obs], drawn.std(axis=0), drawn)
-    assert isinstance(agent, QLearner)
+def values(agent: Agent, deployed: Any, obs: np.ndarray) -> Values:
+    """Evaluate an agent's Q-values on a batch of observations.
+
+    Args:
+        agent: The agent.
+        deployed: The result of `deploy`.
+        obs: A batch of observations.
+
+    Returns:
+        Mean, standard deviation and all functions. Draws are the same at each call.
+    """
     count = len(obs)
     padded = np.concatenate([obs, np.repeat(obs[-1:], (1 << (count - 1).bit_length()) - count, axis=0)])
-    members = np.asarray(_members(agent, belief, padded))[:, :count]  # few sizes: each is compiled once
-    return Values(members.mean(axis=0), members.std(axis=0), members)
+    mean, functions = _evaluate(agent, deployed, padded)  # few sizes: each is compiled once
+    members = np.asarray(functions)[:, :count]
+    return Values(np.asarray(mean)[:count], members.std(axis=0), members)
 
 
 @eqx.filter_jit
-def _members(agent: QLearner, belief: BeliefState, obs: Any) -> Array:
-    return belief_values(agent.belief, belief, jax.random.key(0), obs)
+def deploy(agent: Agent, state: Any) -> Any:
+    """Extract from an agent's state what deployment needs.
+
+    Args:
+        agent: The agent.
+        state: Its state.
+
+    Returns:
+        A pytree for `values`.
+    """
+    return agent.deployed(state, jax.random.key(0))
+
+
+@eqx.filter_jit
+def _evaluate(agent: Agent, deployed: Any, obs: Any) -> tuple[Array, Array]:
+    return agent.values(deployed, jax.random.key(0), obs)
 
 
 def best(found: Values, deploy: str = "mean", member: Any = 0) -> Any:
-    """The action for each of a batch; `member`, of each or of all, is for `deploy="member"`. Of equal actions, the
-    first. An array of NumPy's or of JAX's, as the values are."""
+    """Choose actions for a batch of Q-values; of equal values, the first action.
+
+    Args:
+        found: The Q-values.
+        deploy: One of `DEPLOY`.
+        member: For deploy="member": the function's index, for each observation or for all.
+
+    Returns:
+        Indices of the actions: a NumPy or JAX array, like the values.
+
+    Raises:
+        ValueError: If `deploy` is unknown.
+    """
     one_of("deploy", deploy, DEPLOY)
     xp = jnp if isinstance(found.mean, jax.Array) else np
     if deploy == "mean":

@@ -1,6 +1,7 @@
-"""The Q-learner of appendix A over any belief: `act`, `update_buffer`, `learn_from_buffer`.
+"""Q-learning over any belief (appendix A).
 
-With `Ensemble(prior=...)` it is BootDQN with randomized prior functions (algorithm 2); with another belief, a rival.
+With `Ensemble(prior=...)` it is bootstrapped DQN with randomized prior functions (algorithm 2); with other beliefs, a
+baseline.
 """
 
 from typing import Any, NamedTuple
@@ -8,111 +9,64 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from priorax.agents.base import best_by_mean, greedy
-from priorax.beliefs import (
-    ENSEMBLES,
-    Batch,
-    Belief,
-    BeliefState,
-    Counts,
-    Ensemble,
-    Info,
-    belief_values,
-    greedy_backup,
-    plain_batch,
-    values_of,
-)
+from priorax.agents.base import Choice, best_by_mean, greedy
+from priorax.beliefs import Batch, Belief, BeliefState, Info, greedy_backup, plain_batch, values_of
 from priorax.checks import non_negative, one_of, positive_int
-from priorax.priors import TABLES
-from priorax.replay import EnsembleBuffer, Transition
-
-
-class Stored(NamedTuple):
-    """What replay keeps of a step. A prior never changes, so its values are stored beside the transition."""
-
-    transition: Transition
-    prior: Float[Array, "stream output prior"] | None
-    next_prior: Float[Array, "stream output prior"] | None
-
-
-class Sampled(NamedTuple):
-    """Transitions to learn from, wherever they were kept, over one step or several: from `obs` to `next_obs`, where the
-    bootstrap is. With a shared batch, what all streams share has no stream axis."""
-
-    obs: PyTree
-    action: Int[Array, "*stream batch"]
-    reward: Float[Array, "*stream batch"]
-    """Discounted, of the steps between."""
-    discount: Float[Array, "*stream batch"]
-    """What is left of it for the bootstrap: zero after a termination."""
-    next_obs: PyTree
-    weight: Float[Array, "stream batch"]
-    counts: Int[Array, " stream"]
-    """How many transitions each stream owns in all."""
-    prior: Float[Array, "stream batch output prior"] | None = None
-    """Prior values at both ends, where they are known."""
-    next_prior: Float[Array, "stream batch output prior"] | None = None
+from priorax.replay import Replay, Sampled, Transition
 
 
 class AgentState(NamedTuple):
-    """What an agent carries."""
+    """State of a Q-learner."""
 
     belief: BeliefState
+    """State of the belief: online parameters, optimiser state, prior functions."""
     target: PyTree
-    """The target network's parameters, none where they are always the online ones (period 1). Priors are not in it, so
-    online and target share them."""
-    buffer: Any
-    """A `replay.Buffer`; nothing where transitions are kept elsewhere."""
-    index: PyTree
-    """The function drawn for this episode."""
+    """Parameters of the target network; empty if they always equal the online ones (period 1). Prior functions are not
+    included: online and target network share them."""
     updates: Int[Array, ""]
-    episodes: Int[Array, ""]
-    """Episodes that ended so far, over all lanes."""
+    """Number of updates so far."""
 
 
 class QLearner(eqx.Module):
-    """Thompson sampling with Q-learning on the loss of equation (6)."""
+    """Thompson sampling with Q-learning on the loss of equation (6).
+
+    Attributes:
+        belief: The belief over Q functions.
+        replay: Replay settings; `num_streams` must equal the belief's.
+        target_period: Updates between updates of the target network; 1 is the paper's algorithm 2.
+        target_rate: Step of the target network towards the online one: 1 copies it; less is Polyak averaging, which
+            reduces the optimiser's noise and with it the overestimation by the maximum over actions.
+        double_q: Whether the online network selects the next action (van Hasselt et al. 2016).
+        draw_each_step: Whether to draw a new function at each step instead of each episode.
+        epsilon: Probability of a random action in the first episode; None: no dithering.
+        epsilon_episodes: Episodes, over all lanes, over which epsilon is annealed linearly to zero; 0: it stays
+            constant.
+        epsilon_ladder: Exponents of epsilon increase over the lanes, from 1 to 1 + epsilon_ladder (Ape-X: 7). No effect
+            with one lane.
+        bonus_at: When a count bonus is added to the reward. insertion: once, by the visits before this one; learning:
+            at each replay, by the visits so far.
+    """
 
     belief: Belief
-    buffer: EnsembleBuffer = eqx.field(static=True)
-    batch_size: int = eqx.field(static=True, default=128)
-    discount: float | Float[Array, ""] = 0.99
-    """gamma."""
+    replay: Replay = eqx.field(static=True)
     target_period: int = eqx.field(static=True, default=1)
-    """Updates between copies into the target network; 1 is the paper's algorithm 2."""
     target_rate: float = eqx.field(static=True, default=1.0)
-    """How far the target network then moves to the online one: 1 is a copy, less an average over past weights, which
-    has less of the optimiser's noise, so that its maximum over actions overestimates less."""
     double_q: bool = eqx.field(static=True, default=False)
-    """Let the online network choose the next action."""
-    shared_batch: bool = eqx.field(static=True, default=False)
-    """One minibatch for all members, with masks as weights; else each draws its own."""
     draw_each_step: bool = eqx.field(static=True, default=False)
-    """Draw a new function at each step instead of each episode."""
     epsilon: float | Float[Array, ""] | None = None
-    """Dithering: the chance of a random action in the first episode; None: none."""
     epsilon_episodes: int = eqx.field(static=True, default=2000)
-    """Over so many episodes epsilon falls linearly to zero; 0: it stays."""
-    n_step: int = eqx.field(static=True, default=1)
-    """Rewards summed before the bootstrap; fewer where the episode ends or the newest transition comes first."""
-    bonus_at: str = eqx.field(static=True, default="learning")
-    """When a belief that counts pays its bonus beta/sqrt(N(s)) with the reward. insertion: by the visits before this
-    one, for good; learning: by the visits so far, each time that the transition is replayed."""
     epsilon_ladder: float = eqx.field(static=True, default=0.0)
-    """How far epsilon differs between lanes: in lane i of N it is taken to the power 1 + epsilon_ladder * i/(N-1), as
-    Ape-X does with 7. 0: all have the same; where there is one lane it changes nothing."""
+    bonus_at: str = eqx.field(static=True, default="learning")
 
     def __check_init__(self) -> None:
-        positive_int("batch_size", self.batch_size)
         positive_int("target_period", self.target_period)
+        if not 0 < self.target_rate <= 1:
+            raise ValueError(f"target_rate={self.target_rate} must be above 0 and at most 1; pass 1 for copies")
         if self.epsilon_episodes != 0:
             positive_int("epsilon_episodes", self.epsilon_episodes)
         non_negative("epsilon_ladder", self.epsilon_ladder)
-        if not 0 < self.target_rate <= 1:
-            raise ValueError(f"target_rate={self.target_rate} must be above 0 and at most 1; pass 1 for copies")
-        positive_int("n_step", self.n_step)
         one_of("bonus_at", self.bonus_at, ("insertion", "learning"))
         if isinstance(self.epsilon, float) and not 0 <= self.epsilon <= 1:
             raise ValueError(f"epsilon={self.epsilon} must be between 0 and 1; pass for example 0.1")
@@ -121,137 +75,171 @@ class QLearner(eqx.Module):
                 f"{type(self.belief).__name__} conditions on targets when it observes, and Q-learning does not know "
                 "them then; use a belief that learns by gradient"
             )
-        if self.batch_size > self.buffer.capacity:
+        if self.replay.num_streams != self.belief.num_streams:
             raise ValueError(
-                f"batch_size={self.batch_size} exceeds capacity={self.buffer.capacity}; "
-                "raise capacity or lower batch_size"
-            )
-        if self.buffer.num_streams != self.belief.num_streams:
-            raise ValueError(
-                f"num_streams={self.buffer.num_streams} of the buffer differs from the belief's "
+                f"num_streams={self.replay.num_streams} of the replay differs from the belief's "
                 f"{self.belief.num_streams}; give both the same"
             )
-        if self.buffer.priority > 0 and not self.shared_batch:
+        if self.replay.paths != self.pays_at_learning:
             raise ValueError(
-                f"priority={self.buffer.priority} draws one minibatch for all members; use shared_batch=True"
+                f"paths={self.replay.paths} of the replay must be {self.pays_at_learning}: a bonus paid at learning "
+                "needs all steps of a return"
             )
-        if isinstance(self.belief, Ensemble) and self.belief.is_sparse:
-            if self.buffer.priority > 0:
-                raise ValueError(f"priority={self.buffer.priority} does not go with sparse rows; use sparse_rows='no'")
-            if self.lagged:
-                raise ValueError(
-                    f"target_period={self.target_period}, target_rate={self.target_rate} would copy the whole table "
-                    "that sparse_rows spares; use target_period=1, target_rate=1 or sparse_rows='no'"
-                )
-            if self.shared_batch != (self.belief.sparse_rows == "shared"):
-                raise ValueError(
-                    f"shared_batch={self.shared_batch} does not go with sparse_rows={self.belief.sparse_rows!r}; "
-                    f"use sparse_rows={'shared' if self.shared_batch else 'own'!r}"
-                )
+        self.belief.check_learning(self.replay.shared_batch, self.lagged, self.replay.priority > 0)
 
     @property
     def num_actions(self) -> int:
+        """Number of actions: the outputs of the belief."""
         return self.belief.num_outputs
 
     @property
     def lagged(self) -> bool:
-        """Whether the target network is another than the online one."""
+        """Whether there is a target network distinct from the online one."""
         return self.target_period > 1 or self.target_rate < 1
 
-    def followed(self, updates: Array, new: PyTree, old: PyTree) -> PyTree:
-        """The target network after an update."""
-        rate = jnp.where(updates % self.target_period == 0, self.target_rate, 0.0)
-        return jax.tree.map(lambda a, b: jnp.where(rate == 1, a, b + rate * (a - b)), new, old)
+    @property
+    def observes(self) -> bool:
+        """Whether the belief has to see each transition once, as counts do."""
+        return self.belief.observes
+
+    @property
+    def pays_at_learning(self) -> bool:
+        """Whether the count bonus is added at each replay."""
+        return self.belief.pays_bonus and self.bonus_at == "learning"
 
     def init(self, key: PRNGKeyArray, obs: Any) -> AgentState:
-        """A fresh agent; obs is one example observation."""
-        state = self.init_without_buffer(key, obs)
-        zero = jnp.zeros(())
-        transition = Transition(obs, zero.astype(int), zero, obs, zero.astype(bool), zero.astype(bool))
-        return state._replace(buffer=self.buffer.init(self._stored(state.belief, transition)))
+        """Initialise the state.
 
-    def init_without_buffer(self, key: PRNGKeyArray, obs: Any) -> AgentState:
-        """A fresh agent whose transitions are kept elsewhere."""
-        key_belief, key_draw = jax.random.split(key)
-        belief = self.belief.init(key_belief, obs)
-        target = belief.params if self.lagged else ()
-        index, none = self.belief.draw(belief, key_draw), jnp.zeros((), int)
-        return AgentState(belief, target, (), index, none, none)
+        Args:
+            key: PRNG key.
+            obs: One example observation.
 
-    def start_episode(self, state: AgentState, key: PRNGKeyArray) -> AgentState:
-        """Draw the function to follow: a member, uniformly, for an ensemble."""
-        return state._replace(index=self.belief.draw(state.belief, key), episodes=state.episodes + 1)
+        Returns:
+            The initial state.
+        """
+        belief = self.belief.init(jax.random.split(key)[0], obs)
+        return AgentState(belief, belief.params if self.lagged else (), jnp.zeros((), int))
 
-    def act(self, state: AgentState, key: PRNGKeyArray, obs: Any) -> Int[Array, ""]:
-        """Greedy on the drawn function, ties broken at random; dithering where epsilon says so."""
-        key_draw, key_tie, key_dither, key_random = jax.random.split(key, 4)
-        index = self.belief.draw(state.belief, key_draw) if self.draw_each_step else state.index
-        values = self.belief.value(state.belief, index, obs)
-        action = greedy(key_tie, values)
-        if self.epsilon is None:
-            return action
-        epsilon = self.epsilon_after(state.episodes)
-        other = jax.random.randint(key_random, (), 0, self.belief.num_outputs)
-        return jnp.where(jax.random.uniform(key_dither) < epsilon, other, action)
+    def begin(self, state: AgentState, key: PRNGKeyArray) -> PyTree:
+        """Draw the function to follow for an episode: for an ensemble, a member uniformly at random.
 
-    def epsilon_after(self, episodes: Any) -> Float[Array, ""]:
-        """The chance of a random action once so many episodes have ended, over all lanes."""
-        if self.epsilon is None:
-            return jnp.zeros(())
-        if self.epsilon_episodes == 0:
-            return jnp.asarray(self.epsilon)
-        return self.epsilon * jnp.maximum(0.0, 1.0 - episodes / self.epsilon_episodes)
+        Args:
+            state: State of the agent.
+            key: PRNG key.
 
-    def mean_values(self, state: AgentState, key: PRNGKeyArray, obs: Any) -> Float[Array, "batch action"]:
-        """The mean of the belief's functions on a batch of observations: what one would act on to exploit."""
-        return jnp.mean(belief_values(self.belief, state.belief, key, obs), axis=0)
+        Returns:
+            The draw, as arrays.
+        """
+        return self.belief.draw(state.belief, key)
 
-    def exploit(self, state: AgentState, key: PRNGKeyArray, obs: Any) -> Int[Array, ""]:
-        return best_by_mean(self, state, key, obs)
+    def act(self, state: AgentState, key: PRNGKeyArray, obs: Any, index: PyTree, epsilon: Array) -> Choice:
+        """Act greedily on each lane's function, breaking ties at random; with probability epsilon, act at random.
 
-    def update_buffer(self, state: AgentState, key: PRNGKeyArray, transition: Transition) -> AgentState:
-        """Remember one transition; beliefs that count, count it."""
-        if isinstance(self.belief, Counts) and self.bonus_at == "insertion":
-            bonus = self.belief.bonus(state.belief, transition.obs)
-            transition = transition._replace(reward=transition.reward + bonus)
-        once = plain_batch(
-            jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], transition.obs),
-            jnp.zeros((1, self.belief.num_outputs)),
-            self.belief.num_streams,
-        )
-        belief = self.belief.observe(state.belief, once)
-        buffer = self.buffer.add(state.buffer, self._stored(belief, transition), key)
-        return state._replace(belief=belief, buffer=buffer)
+        Args:
+            state: State of the agent.
+            key: PRNG key.
+            obs: One observation per lane, [lane, ...].
+            index: The draw of each lane, [lane, ...].
+            epsilon: Probability of a random action, [lane].
 
-    def learn_from_buffer(self, state: AgentState, key: PRNGKeyArray) -> tuple[AgentState, Info]:
-        """Algorithm 2: one optimiser step of every member on its own minibatch. Who has no data learns nothing."""
-        key_slots, key_target, key_online = jax.random.split(key, 3)
-        counts = self.buffer.counts(state.buffer)
-        if self.shared_batch:
-            slots, weight = self.buffer.sample_shared(state.buffer, key_slots, self.batch_size)
+        Returns:
+            The actions, with all members' values if there are members.
+        """
+        lanes = epsilon.shape[0]
+        key_draw, key_tie, key_dither, key_random, key_value = jax.random.split(key, 5)
+        if self.draw_each_step:
+            index = jax.vmap(lambda k: self.belief.draw(state.belief, k))(jax.random.split(key_draw, lanes))
+        prior = self._priors(state.belief, obs)
+        members = None
+        if self.belief.num_members is not None:
+            out = self.belief.forward(state.belief, key_value, obs, prior, shared=True)
+            members = values_of(self.belief.head, out)
+        if members is not None and self.belief.acts_on_forward:
+            followed = members[index, jnp.arange(lanes)]
         else:
-            slots = self.buffer.sample_slots(state.buffer, key_slots, self.batch_size)
-            weight = jnp.ones((self.belief.num_streams, self.batch_size))
-        step, stored_prior, stored_next, discount = self._sampled(state, slots)
-        prior, next_prior = (self._by_stream(part) for part in (stored_prior, stored_next))
-        sampled = Sampled(
-            step.obs, step.action, step.reward, discount, step.next_obs, weight, counts, prior, next_prior
-        )
-        after, info = self.learn(state, sampled, key_target, key_online)
-        if self.buffer.priority > 0 and info.examples is not None:
-            after = after._replace(buffer=self.buffer.prioritise(state.buffer, slots, errors(info, weight > 0)))
-        return after, info
+            followed = jax.vmap(lambda i, x: self.belief.value(state.belief, i, x))(index, obs)
+        action = greedy(key_tie, followed)
+        if self.epsilon is not None:
+            other = jax.random.randint(key_random, (lanes,), 0, self.num_actions)
+            action = jnp.where(jax.random.uniform(key_dither, (lanes,)) < epsilon, other, action)
+        return Choice(action, members, None if prior is None else jnp.moveaxis(prior, 1, 0))
 
-    def learn(
-        self, state: AgentState, batch: Sampled, key_target: PRNGKeyArray, key_online: PRNGKeyArray
-    ) -> tuple[AgentState, Info]:
-        """One optimiser step on the loss of equation (6), on these transitions; replay is not looked at."""
+    def prior_at(self, state: AgentState, obs: Any) -> Float[Array, "batch stream action prior"] | None:
+        """Evaluate the prior functions, if their values are stored with transitions.
+
+        Args:
+            state: State of the agent.
+            obs: A batch of observations, [batch, ...].
+
+        Returns:
+            Prior values, or None.
+        """
+        prior = self._priors(state.belief, obs)
+        return None if prior is None else jnp.moveaxis(prior, 1, 0)
+
+    def _priors(self, belief: BeliefState, obs: Any) -> Float[Array, "stream batch action prior"] | None:
+        return self.belief.prior_values(belief, obs) if self.belief.stores_prior else None
+
+    def epsilon_at(self, episodes: Any, lanes: Any, num_lanes: int) -> Float[Array, " lane"]:
+        """Compute the probability of a random action.
+
+        Args:
+            episodes: Episodes finished so far, over all lanes.
+            lanes: Indices of the lanes.
+            num_lanes: Total number of lanes.
+
+        Returns:
+            One probability per lane in `lanes`.
+        """
+        lanes = jnp.asarray(lanes)
+        if self.epsilon is None:
+            return jnp.zeros(lanes.shape)
+        left = 1.0 if self.epsilon_episodes == 0 else jnp.maximum(0.0, 1.0 - episodes / self.epsilon_episodes)
+        return (self.epsilon * left) ** (1 + self.epsilon_ladder * lanes / max(num_lanes - 1, 1))
+
+    def observe(self, state: AgentState, transition: Transition, weight: Array) -> tuple[AgentState, Array | None]:
+        """Let the belief see each transition once, for example to count visits.
+
+        Args:
+            state: State of the agent.
+            transition: One transition per lane.
+            weight: Weights [lane]; zero for lanes without a transition.
+
+        Returns:
+            The new state, and the bonus [lane] to add to the reward if it is paid at insertion, by the visits before
+            this one; else None.
+        """
+        if not self.observes:
+            return state, None
+        bonus = None
+        if self.belief.pays_bonus and self.bonus_at == "insertion":
+            bonus = self.belief.reward_bonus(state.belief, transition.obs)
+        lanes = weight.shape[0]
+        batch = plain_batch(transition.obs, jnp.zeros((lanes, self.num_actions)), self.belief.num_streams)
+        batch = eqx.tree_at(lambda batch: batch.weight, batch, batch.weight * weight)
+        return state._replace(belief=self.belief.observe(state.belief, batch)), bonus
+
+    def learn(self, state: AgentState, sampled: Sampled, key: PRNGKeyArray) -> tuple[AgentState, Info]:
+        """Perform one optimiser step of every member on the loss of equation (6). A stream without data is not updated.
+
+        Args:
+            state: State of the agent.
+            sampled: A minibatch from replay.
+            key: PRNG key.
+
+        Returns:
+            The new state, and the losses.
+        """
+        key_target, key_online = jax.random.split(key)
+        batch, shared = sampled, self.replay.shared_batch
+        if batch.path is not None:
+            batch = batch._replace(reward=batch.reward + self._bonuses(state.belief, batch))
         streams = self.belief.num_streams
         target_state = state.belief._replace(params=state.target) if self.lagged else state.belief
-        following = self.belief.forward(target_state, key_target, batch.next_obs, batch.next_prior, self.shared_batch)
+        following = self.belief.forward(target_state, key_target, batch.next_obs, batch.next_prior, shared)
         selector = None
         if self.double_q:
-            online = self.belief.forward(state.belief, key_target, batch.next_obs, batch.next_prior, self.shared_batch)
+            online = self.belief.forward(state.belief, key_target, batch.next_obs, batch.next_prior, shared)
             selector = values_of(self.belief.head, online)
         size = batch.weight.shape[1]
         reward, discount = (jnp.broadcast_to(part, (streams, size)) for part in (batch.reward, batch.discount))
@@ -264,72 +252,83 @@ class QLearner(eqx.Module):
             batch.counts.astype(float),
             batch.action,
             batch.prior,
-            self.shared_batch,
+            shared,
         )
         belief, info = self.belief.update(state.belief, examples, key_online)
         updates = state.updates + 1
         kept = self.followed(updates, belief.params, state.target) if self.lagged else ()
         return state._replace(belief=belief, target=kept, updates=updates), info
 
-    def _sampled(self, state: AgentState, slots: Int[Array, "*stream batch"]) -> tuple[Transition, Any, Any, Array]:
-        """The transitions in those slots, over n_step steps: from s to where the bootstrap is, with the rewards between
-        them and the discount that is left; prior values at both ends."""
-        first: Stored = self.buffer.get(state.buffer, slots)
-        step = first.transition
+    def followed(self, updates: Array, new: PyTree, old: PyTree) -> PyTree:
+        """Compute the target network's parameters after an update.
 
-        def paid(step: Transition) -> Array:
-            if isinstance(self.belief, Counts) and self.bonus_at == "learning":
-                return step.reward + self.bonus(state.belief, step.obs, 1 if self.shared_batch else 2)
-            return step.reward
+        Args:
+            updates: Number of updates so far.
+            new: Online parameters.
+            old: Target parameters.
 
-        last, reward, discount = self.buffer.returns(
-            state.buffer,
-            slots,
-            self.n_step,
-            self.discount,
-            lambda slots: self.buffer.get(state.buffer, slots).transition,
-            paid,
-        )
-        end: Stored = self.buffer.get(state.buffer, last)
-        whole = step._replace(reward=reward, next_obs=end.transition.next_obs, terminated=end.transition.terminated)
-        return whole, first.prior, end.next_prior, discount
+        Returns:
+            The new target parameters.
+        """
+        rate = jnp.where(updates % self.target_period == 0, self.target_rate, 0.0)
+        return jax.tree.map(lambda a, b: jnp.where(rate == 1, a, b + rate * (a - b)), new, old)
 
-    def _stored(self, belief: BeliefState, transition: Transition) -> Stored:
-        if self.n_step == 1:
-            transition = transition._replace(ended=None)
-        if not isinstance(self.belief, ENSEMBLES) or self.belief.prior is None or isinstance(self.belief.prior, TABLES):
-            return Stored(transition, None, None)  # no prior, or one that is only looked up
-        both = jax.tree.map(lambda a, b: jnp.stack([a, b]), transition.obs, transition.next_obs)
-        values = self.belief.prior_values(belief, both)
-        assert values is not None
-        return Stored(transition, values[:, 0], values[:, 1])
+    def deployed(self, state: AgentState, key: PRNGKeyArray) -> AgentState:
+        """Return the state unchanged: deployment needs all of it.
 
-    def bonus(self, belief: BeliefState, obs: Any, axes: int = 1) -> Array:
-        """What a belief that counts pays at observations behind so many axes."""
-        counts = self.belief
-        assert isinstance(counts, Counts)
-        one = lambda row: counts.bonus(belief, row)  # noqa: E731
-        for _ in range(axes):
-            one = jax.vmap(one)
-        return one(obs)
+        Args:
+            state: State of the agent.
+            key: PRNG key.
 
-    def _by_stream(self, prior: Array | None) -> Float[Array, "stream batch output prior"] | None:
-        """Stored prior values [..., batch, stream, output, prior] as each stream's own."""
-        if prior is None:
-            return None
-        if self.shared_batch:
-            return jnp.moveaxis(prior, 1, 0)
-        return jax.vmap(lambda own, k: own[:, k])(prior, jnp.arange(self.belief.num_streams))
+        Returns:
+            The state.
+        """
+        return state
 
+    def values(self, deployed: AgentState, key: PRNGKeyArray, obs: Any) -> tuple[Array, Array]:
+        """Evaluate the Q-values of all members, or of drawn functions if there are no members.
 
-def errors(info: Info, mask: Bool[Array, "stream batch"]) -> Float[Array, " batch"]:
-    """How wrong each transition of a minibatch was, for its priority in replay: the mean, over the members that own it,
-    of the root of its loss (of plain values, |TD error|)."""
-    assert info.examples is not None
-    return owned_mean(jnp, jnp.sqrt(jnp.maximum(info.examples, 0.0)), mask)
+        Args:
+            deployed: The result of `deployed`.
+            key: PRNG key.
+            obs: A batch of observations, [batch, ...].
 
+        Returns:
+            The mean [batch, action], and the individual functions [function, batch, action].
+        """
+        functions = self.belief.functions(deployed.belief, key, obs)
+        return jnp.mean(functions, axis=0), functions
 
-def owned_mean(xp: Any, size: Any, mask: Any) -> Any:
-    """The mean over the members (first axis) whose mask is on; over all where none is."""
-    weight = xp.where(xp.sum(mask, axis=0) > 0, mask, True).astype(size.dtype)
-    return xp.sum(weight * size, axis=0) / xp.sum(weight, axis=0)
+    def mean_values(self, state: AgentState, key: PRNGKeyArray, obs: Any) -> Float[Array, "batch action"]:
+        """Evaluate the mean Q-values, over members or drawn functions.
+
+        Args:
+            state: State of the agent.
+            key: PRNG key.
+            obs: A batch of observations, [batch, ...].
+
+        Returns:
+            The mean, as in `values`.
+        """
+        return self.values(state, key, obs)[0]
+
+    def exploit(self, deployed: AgentState, key: PRNGKeyArray, obs: Any) -> Int[Array, ""]:
+        """Choose the greedy action with respect to the mean.
+
+        Args:
+            deployed: The result of `deployed`.
+            key: PRNG key.
+            obs: One observation, without batch axis.
+
+        Returns:
+            The index of the action.
+        """
+        return best_by_mean(self, deployed, key, obs)
+
+    def _bonuses(self, belief: BeliefState, batch: Sampled) -> Array:
+        """Sum the count bonuses over the steps of each n-step return, by the current counts."""
+        path = batch.path
+        assert path is not None
+        flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[path.weight.ndim :]), path.obs)
+        paid = self.belief.reward_bonus(belief, flat).reshape(path.weight.shape)
+        return jnp.sum(path.weight * paid, axis=0)

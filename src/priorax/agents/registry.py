@@ -1,345 +1,258 @@
-"""Agents by name: which belief, on which data, and with which hyperparameters.
+"""Agents by name: built-in (`priorax.names`), registered here, and from other packages.
 
-    bsp          bootstrap with prior functions: the paper's agent
-    bsr          bootstrap with an l2 pull towards the initial weights
-    bs           bootstrap alone
-    ensemble     neither bootstrap nor prior: members differ by their start
-    eps_greedy   one network that dithers: DQN
-    dropout      one network, a mask of its units drawn as if from a posterior
-    noisy        NoisyNet: learned noise on every weight
-    bbb          Bayes by Backprop: the same, with a prior over weights
-    c51, qr      'distributional RL' by atoms or quantiles, greedy on the mean, dithering as DQN
-    ucb          DQN paid a bonus for states seldom visited, by their true counts
-    rlsvi, psrl  exact posterior sampling for finite states: of Q, of the environment
-    ucrl         exact optimism for finite states
-    d4pg         a deterministic policy and a distributional critic, for continuous actions
+    spec = agent_spec("bsp")                        how it is built, and with which settings
+    chosen = settings("bsp", "tuned", prior_scale=3)
+    agent = build("bsp", chosen, interface)
 
-They differ in nothing else. `settings(name, preset)` says all of it; `build` (`building.py`) makes the agent.
+Other packages add an agent by an entry point of group `priorax.agents`, whose value is an `AgentSpec`.
 """
 
 import dataclasses
-from dataclasses import dataclass
+import difflib
+import functools
+import importlib
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint
 from typing import Any
 
+from priorax import names
+from priorax.agents.base import Agent
+from priorax.agents.presets import PRESETS, Preset
+from priorax.agents.settings import Settings, checked, hints
 from priorax.checks import one_of
-
-PRIORS = ("none", "network", "linear", "optimal")
-BELIEFS = ("ensemble", "dropout", "noisy", "bbb", "d4pg")
-PLANNERS = ("rlsvi", "psrl", "ucrl")
-HEADS = ("scalar", "c51", "qr")
-TORSOS = ("none", "small", "nature")
+from priorax.envs.interface import Interface, Task
 
 
 @dataclass(frozen=True)
-class Settings:
-    """Hyperparameters. The defaults are the preset `tuned`, for `bsp`."""
+class AgentSpec:
+    """Specification of a named agent: its settings, and how it is built from them."""
 
-    belief: str = "ensemble"
-    """What represents uncertainty: ensemble, dropout, noisy, bbb; or, for finite states, an exact planner: rlsvi, psrl,
-    ucrl, for which only discount, noise_std, prior_std, concentration and confidence mean anything; or d4pg."""
-    num_members: int = 20
-    """K; 1 for what is no ensemble."""
-    widths: tuple[int, ...] = (20, 20)
-    """Units of each hidden layer; () is linear."""
-    torso: str = "none"
-    """Convolutions for pictures: small (16 and 32 filters), nature (those of Mnih et al. 2015), or none."""
-    shared_torso: bool = True
-    """One for all members; else each has its own."""
-    features: int = 256
-    """What a torso gives."""
-    precision: str = "float32"
-    """What convolutions are computed in: float32 or bfloat16."""
-    dueling: bool = False
-    """Of array observations: let actions have a part of their values in common, v(s) + a(s, action)."""
-    scale_inputs: bool = True
-    """Multiply each number of an observation by what the environment says brings it to about one."""
-    optimizer: str = "adam"
-    """adam, or rmsprop (centred, as Ape-X has it)."""
-    learning_rate: float = 2e-3
-    """Of the optimizer."""
-    batch_size: int = 256
-    """Transitions per update and member."""
-    shared_batch: bool = True
-    """One minibatch for all members, with masks as weights; else each draws from its own transitions."""
-    capacity: int = 100_000
-    """Transitions that replay keeps."""
-    priority: float = 0.0
-    """The power of its error that a transition is replayed in proportion to; 0: uniformly. Needs shared_batch."""
-    importance: float = 0.4
-    """How far weights undo that: 0 not at all, 1 wholly."""
-    mask_prob: float = 1.0
-    """The chance that a transition belongs to a member; 1: no bootstrap."""
-    prior: str = "network"
-    """none; network: a random one like the member's own; linear; optimal: draws around the true values, where the
-    environment knows them (the paper's task-specific knowledge)."""
-    prior_scale: float = 10.0
-    """beta: multiplies the prior function; for `optimal`, the standard deviation of the draws."""
-    prior_gain: float = 1.0
-    """Multiplies, of array observations, what the prior network sees: the larger, the less does what was learned at one
-    observation say about another."""
-    prior_bias: float = 0.0
-    """Standard deviation of that network's biases; without any it is linear along each ray from the origin."""
-    prior_advantage: float = 1.0
-    """Of a dueling prior: multiplies what actions do not have in common."""
-    scale_with_states: bool = True
-    """Of discrete states, take prior_scale as meant for 400 of them and multiply it by sqrt(states/400): N/2, not 10,
-    in an N x N DeepSea. Glorot's first layer shrinks with the number of its inputs though only one is ever on; this
-    undoes it, and the prior's spread is the same at every size. And beyond 2,500 states (N=50) multiply the learning
-    rate by sqrt(2500/states): 50/N; longer chains want smaller steps."""
-    l2: float = 0.0
-    """lambda of BSR's pull towards the initial weights (over the member's own n); of dropout's R = lambda |theta|²
-    beside the mean loss; 0: none."""
-    discount: float = 0.99
-    """gamma."""
-    target_period: int = 1
-    """Updates between moves of the target network to the online one."""
-    target_rate: float = 1.0
-    """How far it then moves: 1 is a copy."""
-    double_q: bool = False
-    """Let the online network choose the next action."""
-    n_step: int = 1
-    """Rewards summed before the bootstrap."""
-    clip: float | None = None
-    """The largest norm of a member's gradient; none: any."""
-    hold: int = 1
-    """Environment steps for which an action is held."""
-    learn_every: int = 1
-    """Actions between two times of learning; 0: at each episode's end."""
-    updates: int = 1
-    """Updates each time."""
-    learn_after: int = 1
-    """Transitions in replay before the first update."""
-    lanes: int = 1
-    """Environments that are stepped together, each following its own draw; on the host. The compiled loop has one,
-    whatever the preset says, and refuses to be asked for more; so do the exact planners."""
-    clip_rewards: bool = False
-    """Learn from rewards clipped to [-1, 1]; rows have them as they are, and a count's bonus is added to them."""
-    draw_each_step: bool = False
-    """Draw a member at each step instead of each episode."""
-    epsilon: float | None = None
-    """The chance of a random action in the first episode; None: no dithering."""
-    epsilon_episodes: int = 2000
-    """Over so many episodes, of all lanes, it falls linearly to zero; 0: it stays."""
-    epsilon_ladder: float = 0.0
-    """How far lanes differ in it: epsilon^(1 + epsilon_ladder * i/(N-1)) for lane i of N, so that some explore and some
-    are nearly greedy. 0: not at all; 7 is Ape-X's. Where there is one lane it changes nothing."""
-    head: str = "scalar"
-    """What an output is: scalar; a distribution of returns: c51 (51 atoms) or qr (21 quantiles)."""
-    lowest: float = -1.0
-    """The lowest of c51's 51 atoms."""
-    highest: float = 2.0
-    """The highest: let them cover the task's returns."""
-    sample_outcomes: bool = False
-    """Follow a draw from the distribution of returns, as if it were a posterior (lemma 5), not its mean."""
-    p_keep: float = 0.1
-    """Of dropout: the chance that a unit stays."""
-    initial_std: float | None = None
-    """Of noisy and bbb: the noise at the start; none: as their authors have it."""
-    kl_weight: float = 1.0
-    """Of bbb: what the prior over weights counts for."""
-    action_noise: float = 0.3
-    """Of d4pg: the standard deviation of the noise on its actions, as a share of their bound."""
-    actor_rate: float = 1e-4
-    """Of d4pg: the policy's learning rate."""
-    bonus_scale: float = 0.0
-    """beta of a count bonus beta/sqrt(N(s)); 0: none."""
-    first_count: float = 1.0
-    """What N(s) is taken for where s was never visited."""
-    bonus_at: str = "learning"
-    """By which count a bonus is paid. insertion: of the visits before this one; learning: of all visits up to now."""
-    noise_std: float = 0.1
-    """Of rlsvi and psrl: the noise of rewards (targets) that they reckon with."""
-    prior_std: float = 1.0
-    """Of rlsvi, psrl (what is unseen) and bbb (weights)."""
-    concentration: float = 0.1
-    """Of psrl: what its Dirichlet prior counts for, in visits."""
-    confidence: float = 1.0
-    """Of ucrl: multiplies the widths of its confidence sets. 1 is the theory's, which does not learn DeepSea 10 in 600
-    episodes; the agent `ucrl` takes 0.003, the best of 1, 0.05, 0.02, 0.01 and 0.003 there."""
+    name: str
+    """The name, as in `priorax train --agent NAME`."""
+    settings: type[Settings]
+    """The class of its hyperparameters."""
+    build: Callable[[Any, Task], Agent]
+    """Function that builds the agent from an instance of that class and a description of the environment."""
+    summary: str = ""
+    """One-line description, for lists."""
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    """Values of settings that define this agent; they take precedence over every preset."""
+    aliases: tuple[str, ...] = ()
+    """Names in the literature; if one is requested, the error message gives the name used here."""
+    presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The agent's own changes to presets, by preset name; a new name is a preset of this agent alone."""
+    continuous: bool = False
+    """Whether its actions are continuous."""
+
+    def __post_init__(self) -> None:
+        """Check that all changes are to settings of its class.
+
+        Raises:
+            ValueError: If a change is to an unknown setting.
+        """
+        for name in (name for changes in (self.changes, *self.presets.values()) for name in changes):
+            one_of(f"a setting of agent {self.name!r}", name, hints(self.settings))
+
+    def preset(self, name: str) -> dict[str, Any]:
+        """Collect all changes that a preset makes to the defaults of this agent.
+
+        Args:
+            name: Name of the preset.
+
+        Returns:
+            New values by setting.
+
+        Raises:
+            ValueError: If the preset is unknown, or needs settings that this agent does not have.
+        """
+        own = self.presets.get(one_of("preset", name, {**PRESETS, **self.presets}))
+        shared = PRESETS.get(name, Preset())
+        known = hints(self.settings)
+        lacking = [each for each in shared.needs if each not in known]
+        if lacking and own is None:
+            others = [each for each, preset in PRESETS.items() if all(need in known for need in preset.needs)]
+            raise ValueError(
+                f"preset={name!r} is for agents with the setting {', '.join(lacking)}, such as 'bsp', and "
+                f"agent={self.name!r} has none; use another preset ({', '.join(others)}) or another agent"
+            )
+        return {**{each: v for each, v in shared.changes.items() if each in known}, **self.changes, **(own or {})}
 
 
-TUNED = Settings()
-PAPER = Settings(
-    learning_rate=1e-3,
-    batch_size=128,
-    shared_batch=False,
-    mask_prob=0.5,
-    scale_with_states=False,
-    learn_every=0,
-)
-SWINGUP = Settings(
-    widths=(50, 50),
-    learning_rate=3e-3,
-    batch_size=128,
-    capacity=250_000,
-    priority=0.6,
-    prior_scale=15.0,
-    prior_gain=3.0,
-    prior_bias=1.0,
-    discount=0.98,
-    target_period=10,
-    double_q=True,
-    n_step=3,
-    clip=10.0,
-    hold=4,
-    lowest=-20.0,
-    highest=200.0,
-)
-APEX = Settings(
-    num_members=10,
-    torso="nature",
-    features=512,
-    widths=(),
-    dueling=True,
-    optimizer="rmsprop",
-    learning_rate=6.25e-5,
-    clip=40.0,
-    batch_size=512,
-    capacity=2_000_000,
-    priority=0.6,
-    discount=0.99,
-    target_period=2500,
-    double_q=True,
-    n_step=3,
-    learn_every=640,
-    learn_after=50_000,
-    lanes=16,
-    clip_rewards=True,
-    epsilon_episodes=0,
-    epsilon_ladder=7.0,
-    prior_bias=1.0,
-)
-SMALL = dataclasses.replace(
-    APEX,
-    torso="small",
-    features=256,
-    optimizer="adam",
-    learning_rate=2.5e-4,
-    batch_size=32,
-    capacity=200_000,
-    target_period=500,
-    learn_every=4,
-    learn_after=2_000,
-    lanes=8,
-)
-GYMNASIUM = Settings(
-    widths=(50, 50),
-    learning_rate=1e-3,
-    batch_size=128,
-    priority=0.6,
-    prior_scale=10.0,
-    prior_gain=3.0,
-    prior_bias=1.0,
-    target_rate=0.02,
-    double_q=True,
-    n_step=3,
-    learn_every=4,
-    learn_after=200,
-    lanes=8,
-)
-FINITE = dataclasses.replace(
-    GYMNASIUM,
-    widths=(),
-    learning_rate=2e-3,
-    batch_size=256,
-    priority=0.0,
-    prior_scale=3.0,
-    target_period=4,
-    target_rate=1.0,
-    n_step=1,
-)
-PRESETS = {
-    "tuned": TUNED,
-    "paper": PAPER,
-    "swingup": SWINGUP,
-    "apex": APEX,
-    "small": SMALL,
-    "gymnasium": GYMNASIUM,
-    "finite": FINITE,
-}
-"""`tuned`, the default, is the best found here on DeepSea, one rule for N=10 to 100 (see `scale_with_states`). It does
-NOT bootstrap: every member sees every transition (mask 1), its prior and its start alone make it differ; halving the
-data only slows members down. That holds in noise too, as far as measured: windy DeepSea is learned (`priorax reproduce
-bsuite`), and on `bernoulli_bandit`, 2,000 steps, 4 seeds, regret is 4 to 11, with mask 0.5 11 to 55, at random 100. In
-results/README.md: what gives most.
-
-`paper` is appendix B: K=20, 20 units, Adam 1e-3, batch 128, prior scale 10, lambda 0.1, mask 0.5, each member its own
-minibatch, learning at episode ends only, target period 1. What the paper leaves open and is our choice: discount 0.99,
-two hidden layers, replay of 100,000 transitions, one update per episode.
-
-`swingup` is for cartpole swing-up; results/README.md has the search that led to it. Actions are held for 0.04 s, so
-that a discount of 0.98 looks two seconds ahead; the prior has random biases and sees three times the (scaled)
-observation, since a smoother one is forgotten at the top as soon as it is known at rest; replay looks first where
-errors are large.
-
-`apex` is Horgan et al. 2018 as published, with ten heads on one torso: 19 updates of 512 a second beside 12,500 actions
-make one update for each 640 or so. `small` is the same agent for two cores: the net of Mnih et al. 2013, batches
-of 32, an update for each 4 actions, Adam.
-
-`gymnasium` is for environments of others that show numbers, chosen on CartPole and MountainCar: targets that follow
-slowly, or values grow without end; a prior that sees three times the (scaled) observation. `finite` is for theirs that
-show an index, chosen on slippery FrozenLake: a value for each state, no hidden layer that would carry what is bad in
-one state over to others. Where nothing is luck (Taxi), take larger steps: learning_rate=0.1."""
-
-_ONE: dict[str, Any] = {"prior": "none", "mask_prob": 1.0, "num_members": 1}
-_PLANS: dict[str, Any] = {**_ONE, "learn_every": 0, "lanes": 1}
-
-AGENTS: dict[str, dict[str, Any]] = {
-    "bsp": {},
-    "bsr": {"prior": "none", "l2": 0.1, "mask_prob": 0.5},
-    "bs": {"prior": "none", "mask_prob": 0.5},
-    "ensemble": {"prior": "none", "mask_prob": 1.0},
-    "eps_greedy": {**_ONE, "epsilon": 0.1},
-    "dropout": {**_ONE, "belief": "dropout", "draw_each_step": True},
-    "noisy": {**_ONE, "belief": "noisy", "draw_each_step": True},
-    "bbb": {**_ONE, "belief": "bbb"},
-    "c51": {**_ONE, "head": "c51", "epsilon": 0.1},
-    "qr": {**_ONE, "head": "qr", "epsilon": 0.1},
-    "ucb": {**_ONE, "bonus_scale": 0.1, "epsilon": 0.1},
-    "rlsvi": {**_PLANS, "belief": "rlsvi"},
-    "psrl": {**_PLANS, "belief": "psrl"},
-    "ucrl": {**_PLANS, "belief": "ucrl", "confidence": 0.003},
-    "d4pg": {
-        **_ONE,
-        "belief": "d4pg",
-        "head": "c51",
-        "learning_rate": 1e-3,
-        "actor_rate": 3e-4,
-        "target_period": 100,
-        "priority": 0.0,
-    },
-}
-"""What each changes in a preset."""
+_registered: dict[str, AgentSpec] = {}
 
 
-ELSEWHERE = {
-    **dict.fromkeys(("rpf", "bootdqnrpf", "bootdqnprior", "bdqnp", "randomizedpriors"), "bsp"),
-    **dict.fromkeys(("bootdqn", "bootstrappeddqn", "bdqn"), "bs"),
-    **dict.fromkeys(("dqn", "doubledqn", "ddqn", "egreedy", "epsilongreedy"), "eps_greedy"),
-    **dict.fromkeys(("mcdropout", "dropoutdqn"), "dropout"),
-    **dict.fromkeys(("noisynet", "noisynets", "noisydqn"), "noisy"),
-    **dict.fromkeys(("countbased", "counts"), "ucb"),
-    "bayesbybackprop": "bbb",
-    "categoricaldqn": "c51",
-    "qrdqn": "qr",
-    "ucrl2": "ucrl",
-}
-"""What the literature calls them (`checks.one_of`)."""
+def register(spec: AgentSpec) -> AgentSpec:
+    """Register an agent, for this process.
+
+    Args:
+        spec: The agent.
+
+    Returns:
+        The same spec.
+
+    Raises:
+        ValueError: If the name is taken.
+    """
+    if spec.name in _registered or spec.name in names.agent_names():
+        raise ValueError(f"agent={spec.name!r} is taken; register it under another name")
+    _registered[spec.name] = spec
+    return spec
 
 
-def known_agent(agent: str) -> str:
-    """That name, or a ValueError that gives the one it has here, or the nearest."""
-    return one_of("agent", agent, AGENTS, ELSEWHERE)
+def agents() -> dict[str, AgentSpec]:
+    """List all agents by name: built-in, from plug-ins, and registered.
+
+    A plug-in that fails to load, or whose name is taken, is skipped with a warning.
+
+    Returns:
+        Specs by name.
+    """
+    found = {name: _ours(name) for name in names.AGENTS}
+    for point in names.plugins(names.AGENT_PLUGINS):
+        try:
+            found[point.name] = _plugin(point)
+        except ValueError as error:
+            warnings.warn(str(error), stacklevel=2)
+    return found | _registered
 
 
-def settings(agent: str, preset: str = "tuned", **changes: Any) -> Settings:
-    """The hyperparameters of an agent: its preset, what its name means, and your changes on top."""
-    base = PRESETS[one_of("preset", preset, PRESETS)]
-    named = AGENTS[known_agent(agent)]
-    defaults = {field.name: field.default for field in dataclasses.fields(Settings)}
-    for name in changes:
-        one_of("setting", name, defaults)
-    if changes.get("prior_scale") == "auto":
-        raise ValueError("prior_scale='auto' is not known here; ask `priorax scale` for one, and pass the number")
-    whole = {n: v for n, v in changes.items() if isinstance(v, int) and isinstance(defaults[n], float)}
-    return dataclasses.replace(base, **{**named, **changes, **{name: float(value) for name, value in whole.items()}})
+def agent_spec(agent: str | AgentSpec) -> AgentSpec:
+    """Look up an agent by name.
+
+    Args:
+        agent: Name of the agent, or its spec.
+
+    Returns:
+        Its spec.
+
+    Raises:
+        ValueError: If the name is unknown (the message suggests the nearest name), or its plug-in fails to load.
+    """
+    if isinstance(agent, AgentSpec):
+        return agent
+    if agent in _registered:
+        return _registered[agent]
+    if agent in names.AGENTS:
+        return _ours(agent)
+    for point in names.plugins(names.AGENT_PLUGINS):
+        if point.name == agent:
+            return _plugin(point)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        known = agents()
+    one_of("agent", agent, known, {alias: name for name, spec in known.items() for alias in spec.aliases})
+    raise AssertionError("one_of refuses what is unknown")
+
+
+@functools.cache
+def _ours(name: str) -> AgentSpec:
+    where, summary = names.AGENTS[name]
+    module, _, attribute = where.partition(":")
+    spec: AgentSpec = getattr(importlib.import_module(module), attribute)
+    return dataclasses.replace(spec, summary=summary)
+
+
+@functools.cache
+def _plugin(point: EntryPoint) -> AgentSpec:
+    """Load an agent from another package.
+
+    Raises:
+        ValueError: If it cannot be loaded; the message names the distribution.
+    """
+    whose = f"the plug-in {names.distribution(point)!r} ({point.group}: {point.name} = {point.value})"
+    same = [each for each in names.plugins(point.group) if each.name == point.name]
+    if point.name in names.AGENTS or same[0] != point:
+        raise ValueError(f"{whose} has an agent whose name is taken; rename or uninstall it")
+    try:
+        spec = point.load()
+    except Exception as error:  # whatever is wrong in a package of others
+        raise ValueError(f"{whose} cannot be loaded: {error!r}; fix or uninstall it") from error
+    if not isinstance(spec, AgentSpec) or spec.name != point.name:
+        raise ValueError(f"{whose} gives {spec!r}; it must be an AgentSpec with name={point.name!r}")
+    return spec
+
+
+def settings(agent: str | AgentSpec, preset: str = "tuned", **changes: Any) -> Settings:
+    """Create the hyperparameters of an agent: the preset, the values that define the agent, then your changes.
+
+    Args:
+        agent: Name of the agent, or its spec.
+        preset: A name in `PRESETS`, or of a preset of the agent.
+        **changes: New values of single settings.
+
+    Returns:
+        An instance of the agent's class of settings.
+
+    Raises:
+        ValueError: If a name is unknown, the agent does not have such a setting, or a value is not allowed.
+    """
+    spec = agent_spec(agent)
+    base = spec.preset(preset)
+    typed = {name: checked(spec.settings, setting_of(spec, name), value) for name, value in changes.items()}
+    if typed.get("prior_scale") == "auto":
+        raise ValueError("prior_scale='auto' cannot be resolved here; run `priorax scale`, and pass its proposal")
+    return spec.settings(**{**base, **typed})
+
+
+def setting_of(spec: AgentSpec, name: str) -> str:
+    """Check that an agent has a setting.
+
+    Args:
+        spec: The agent.
+        name: Name of the setting.
+
+    Returns:
+        The name.
+
+    Raises:
+        ValueError: If it does not; the message names agents that have it, or similar settings of this agent.
+    """
+    mine = list(hints(spec.settings))
+    if name in mine:
+        return name
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        others = [each for each, other in agents().items() if name in hints(other.settings)]
+    if not others:
+        one_of("setting", name, mine)
+    near = difflib.get_close_matches(name, mine, n=3, cutoff=0.5)
+    meant = f"did you mean {', '.join(map(repr, near))}? " if near else ""
+    raise ValueError(
+        f"setting={name!r} means nothing for agent={spec.name!r}; {', '.join(others)} have it; {meant}"
+        f"`priorax agents {spec.name}` shows its settings"
+    )
+
+
+def build(agent: str | AgentSpec, settings: Settings, interface: Interface | Task, optimal_values: Any = None) -> Agent:
+    """Build an agent.
+
+    Args:
+        agent: Name of the agent, or its spec.
+        settings: Its hyperparameters, an instance of the agent's class of settings.
+        interface: Observations and actions of its environment.
+        optimal_values: Optimal Q-values [state, action], for settings that need them (prior='optimal').
+
+    Returns:
+        The agent.
+
+    Raises:
+        ValueError: If the settings belong to another agent, or are incompatible with the environment.
+    """
+    spec = agent_spec(agent)
+    if not isinstance(settings, spec.settings):
+        raise ValueError(
+            f"settings={type(settings).__name__} are not those of agent={spec.name!r}, which has "
+            f"{spec.settings.__name__}; pass settings({spec.name!r})"
+        )
+    task = interface.task() if isinstance(interface, Interface) else interface
+    if optimal_values is not None:
+        task = dataclasses.replace(task, optimal_values=optimal_values)
+    if spec.continuous and task.bound is None:
+        raise ValueError(
+            f"{spec.name} needs continuous actions; use another agent here, or an environment that has them"
+        )
+    if not spec.continuous and task.bound is not None:
+        raise ValueError(f"{spec.name} needs finitely many actions, and these are continuous; use 'd4pg'")
+    return spec.build(settings, task)

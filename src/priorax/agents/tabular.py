@@ -1,12 +1,12 @@
-"""Exact references for finite states: RLSVI, PSRL and UCRL, the rows "Exact Bayes" and its optimistic rival.
+"""Exact algorithms for finite states: RLSVI and PSRL, the "Exact Bayes" rows, and UCRL, their optimistic counterpart.
 
-An agent that counts what it saw, and at each episode's start plans in what its planner makes of the counts:
+The agent counts transitions, and plans at the start of each episode in a model derived from the counts:
 
     RLSVI   randomized least-squares value iteration with Gaussian noise (Osband et al. 2016): a sample of Q
     PSRL    a Markov decision process sampled from its posterior: Dirichlet transitions, Normal rewards (Strens 2000)
-    UCRL    the most optimistic one within confidence bounds (Jaksch et al. 2010)
+    UCRL    the most optimistic process within confidence bounds (Jaksch et al. 2010)
 
-A planner gives a Bellman operator, values -> Q, drawn once; `horizon` applications of it are the plan.
+A planner provides a Bellman operator, values -> Q, drawn once; the plan is the result of applying it `horizon` times.
 """
 
 from collections.abc import Callable
@@ -18,49 +18,63 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from priorax.agents.base import best_by_mean, greedy
+from priorax.agents.base import Choice, best_by_mean, greedy
 from priorax.beliefs import Info
 from priorax.checks import positive, positive_int
-from priorax.replay import Buffer, EnsembleBuffer, Transition
+from priorax.replay import Sampled, Transition
 
 Q = Float[Array, "state action"]
 Values = Float[Array, " after"]
-"""Of every state, and last of the end (zero)."""
+"""Values of all states; the last entry is the end of an episode (zero)."""
 Operator = Callable[[Values], Q]
 
 
 class Model(NamedTuple):
-    """What was seen. The last successor is the end of an episode."""
+    """Counts of transitions. The last successor is the end of an episode."""
 
     moves: Float[Array, "state action after"]
-    """How often each led to each."""
+    """Number of transitions from each state and action to each successor."""
     rewards: Q
-    """Their sums."""
+    """Sums of rewards."""
 
     @property
     def visits(self) -> Q:
+        """Number of visits of each state and action."""
         return jnp.sum(self.moves, axis=-1)
 
 
 @runtime_checkable
 class Planner(Protocol):
-    """operator(model, discount, key): a Bellman operator drawn from what the model leaves open; the expected one where
-    key is None."""
+    """Interface of a planner."""
 
-    def operator(self, model: Model, discount: Any, key: PRNGKeyArray | None) -> Operator: ...
+    def operator(self, model: Model, discount: Any, key: PRNGKeyArray | None) -> Operator:
+        """Draw a Bellman operator.
+
+        Args:
+            model: The counts.
+            discount: The discount factor gamma.
+            key: PRNG key; None gives the expected operator.
+
+        Returns:
+            A function from values to Q-values.
+        """
+        ...
 
 
 @dataclass(frozen=True, eq=False)
 class RLSVI:
-    """Regression of Q on features of (s, a), each plan with fresh Gaussian noise on data and prior. For one-hot
-    features (None) this is, for each (s, a), a draw from N(mean, 1/precision) around its Bellman target; features
-    [state, feature] serve every action apart, and the regression is the one of equation (3)."""
+    """Regression of Q on features of (s, a), each plan with fresh Gaussian noise on data and prior.
+
+    For one-hot features (None) this is, for each (s, a), a draw from N(mean, 1/precision) around its Bellman target;
+    features [state, feature] are used for every action separately, and the regression is equation (3).
+    """
 
     noise_std: float = 0.1
-    """sigma: of a target, as the regression sees it."""
+    """Assumed standard deviation sigma of targets."""
     prior_std: float = 1.0
-    """Of the prior over weights, whose mean is zero."""
+    """Standard deviation of the zero-mean prior over weights."""
     features: Float[Array, "state feature"] | None = None
+    """Features of states; None: one-hot."""
 
     def __post_init__(self) -> None:
         positive("noise_std", self.noise_std)
@@ -88,14 +102,14 @@ class RLSVI:
 
 @dataclass(frozen=True)
 class PSRL:
-    """Transitions ~ Dirichlet, rewards ~ Normal with known noise."""
+    """Posterior sampling: Dirichlet transitions, Normal rewards with known noise."""
 
     noise_std: float = 0.1
-    """Of rewards."""
+    """Assumed standard deviation of rewards."""
     prior_std: float = 1.0
-    """Of the prior over a mean reward, itself of mean zero."""
+    """Standard deviation of the zero-mean prior over mean rewards."""
     concentration: float = 0.1
-    """Of the Dirichlet prior in all: shared out evenly over the successors."""
+    """Total concentration of the Dirichlet prior, divided evenly among successors."""
 
     def __post_init__(self) -> None:
         positive("noise_std", self.noise_std)
@@ -117,14 +131,14 @@ class PSRL:
 
 @dataclass(frozen=True)
 class UCRL:
-    """UCRL2's confidence sets, planned in by extended value iteration."""
+    """UCRL2: extended value iteration in confidence sets."""
 
     confidence: float = 1.0
-    """Multiplies the widths of the sets; 1 is what the theory asks for, less is what works."""
+    """Multiplies the widths of the confidence sets; 1 is the theoretical width, less works better in practice."""
     delta: float = 0.05
-    """The sets hold with probability 1 - delta."""
+    """The confidence sets hold with probability 1 - delta."""
     most: float = 1.0
-    """The largest mean reward that can be."""
+    """Upper bound of mean rewards."""
 
     def __post_init__(self) -> None:
         positive("confidence", self.confidence)
@@ -157,8 +171,18 @@ class UCRL:
 
 
 def log_gamma(key: PRNGKeyArray, alpha: Float[Array, "..."]) -> Float[Array, "..."]:
-    """Logarithms of Gamma(alpha, 1) draws, all at once: Marsaglia and Tsang's rejection for alpha + 1, tried until
-    every one is accepted, and brought down to alpha. (`jax.random.loggamma` draws one after the other on a CPU.)"""
+    """Sample logarithms of Gamma(alpha, 1) variables, vectorised.
+
+    Marsaglia and Tsang's rejection method for alpha + 1, repeated until every sample is accepted, then transformed to
+    alpha. (`jax.random.loggamma` is sequential on CPU.)
+
+    Args:
+        key: PRNG key.
+        alpha: Shape parameters.
+
+    Returns:
+        One sample per shape parameter.
+    """
     key_try, key_boost = jax.random.split(key)
     d = alpha + 2 / 3
     c = 1 / jnp.sqrt(9 * d)
@@ -183,33 +207,40 @@ def _targets(model: Model, discount: Any, values: Values) -> Q:
 
 
 class TabularState(NamedTuple):
-    """What a tabular agent carries."""
+    """State of a tabular agent."""
 
     model: Model
-    buffer: Buffer
-    """Empty: counts are all that it needs."""
-    index: Any
-    """The plan of this episode: Q."""
-    episodes: Int[Array, ""]
+    """Counts of transitions."""
 
 
 class Plans(NamedTuple):
-    """What a tabular agent deploys."""
+    """Plans of a tabular agent for deployment."""
 
     mean: Q
-    """The plan in what it expects."""
+    """Q-values of the expected model."""
     drawn: Float[Array, "draw state action"]
-    """Plans as it follows them when it explores."""
+    """Q-values of drawn plans, as followed in exploration."""
+
+
+DRAWS = 20
+"""Number of plans drawn for deployment."""
 
 
 class Tabular(eqx.Module):
-    """Counts, then plans; see the module's docstring."""
+    """Tabular agent that counts transitions and plans at the start of each episode.
+
+    Attributes:
+        planner: The planning algorithm.
+        num_states: Number of states; observations are their indices.
+        num_actions: Number of actions.
+        horizon: Applications of the Bellman operator in a plan: the longest episode, or more than 1/(1 - discount).
+        discount: The discount factor gamma.
+    """
 
     planner: Planner = eqx.field(static=True)
     num_states: int = eqx.field(static=True)
     num_actions: int = eqx.field(static=True)
     horizon: int = eqx.field(static=True)
-    """Applications of the Bellman operator in a plan: the longest episode, or more than 1/(1 - discount)."""
     discount: float | Float[Array, ""] = 0.99
 
     def __check_init__(self) -> None:
@@ -217,16 +248,37 @@ class Tabular(eqx.Module):
         positive_int("horizon", self.horizon)
 
     @property
-    def buffer(self) -> EnsembleBuffer:
-        return EnsembleBuffer(1, 1, 1.0)
+    def replay(self) -> None:
+        """None: counts replace replay."""
+
+    @property
+    def observes(self) -> bool:
+        """True: `observe` counts transitions."""
+        return True
 
     def init(self, key: PRNGKeyArray, obs: Any) -> TabularState:
+        """Initialise the counts to zero.
+
+        Args:
+            key: PRNG key.
+            obs: Unused.
+
+        Returns:
+            The initial state.
+        """
         shape = (self.num_states, self.num_actions)
-        model = Model(jnp.zeros((*shape, self.num_states + 1)), jnp.zeros(shape))
-        return TabularState(model, self.buffer.init(()), self.plan(model, key), jnp.zeros((), int))
+        return TabularState(Model(jnp.zeros((*shape, self.num_states + 1)), jnp.zeros(shape)))
 
     def plan(self, model: Model, key: PRNGKeyArray | None) -> Q:
-        """Q after `horizon` steps of value iteration."""
+        """Compute Q by `horizon` steps of value iteration.
+
+        Args:
+            model: The counts.
+            key: PRNG key of the plan; None plans in the expected model.
+
+        Returns:
+            Q-values [state, action].
+        """
         operator = self.planner.operator(model, self.discount, key)
 
         def sweep(_: Any, q: Q) -> Q:
@@ -234,29 +286,132 @@ class Tabular(eqx.Module):
 
         return jax.lax.fori_loop(0, self.horizon, sweep, jnp.zeros((self.num_states, self.num_actions)))
 
-    def plans(self, state: TabularState, key: PRNGKeyArray, count: int = 20) -> Plans:
-        """The plan of what it expects, and so many draws."""
-        drawn = jax.lax.map(lambda k: self.plan(state.model, k), jax.random.split(key, count))
-        return Plans(self.plan(state.model, None), drawn)
+    def begin(self, state: TabularState, key: PRNGKeyArray) -> Q:
+        """Draw the plan of an episode.
 
-    def start_episode(self, state: TabularState, key: PRNGKeyArray) -> TabularState:
-        return state._replace(index=self.plan(state.model, key), episodes=state.episodes + 1)
+        Args:
+            state: State of the agent.
+            key: PRNG key.
 
-    def act(self, state: TabularState, key: PRNGKeyArray, obs: Any) -> Int[Array, ""]:
-        return greedy(key, state.index[obs])
+        Returns:
+            Q-values [state, action].
+        """
+        return self.plan(state.model, key)
 
-    def update_buffer(self, state: TabularState, key: PRNGKeyArray, transition: Transition) -> TabularState:
+    def act(self, state: TabularState, key: PRNGKeyArray, obs: Any, index: Array, epsilon: Any) -> Choice:
+        """Act greedily on each lane's plan, breaking ties at random.
+
+        Args:
+            state: State of the agent.
+            key: PRNG key.
+            obs: One observation per lane, [lane, ...].
+            index: The plan of each lane.
+            epsilon: Unused.
+
+        Returns:
+            The actions.
+        """
+        return Choice(greedy(key, jax.vmap(lambda plan, state: plan[state])(index, obs)))
+
+    def prior_at(self, state: TabularState, obs: Any) -> None:
+        """Return None: there are no prior functions.
+
+        Args:
+            state: State of the agent.
+            obs: Unused.
+        """
+
+    def epsilon_at(self, episodes: Any, lanes: Any, num_lanes: int) -> Float[Array, " lane"]:
+        """Return zeros: drawn plans explore, without random actions.
+
+        Args:
+            episodes: Unused.
+            lanes: Indices of the lanes.
+            num_lanes: Unused.
+
+        Returns:
+            Zero per lane.
+        """
+        return jnp.zeros(jnp.shape(lanes))
+
+    def observe(self, state: TabularState, transition: Transition, weight: Array) -> tuple[TabularState, None]:
+        """Count each transition once.
+
+        Args:
+            state: State of the agent.
+            transition: One transition per lane.
+            weight: Weights [lane]; zero for lanes without a transition.
+
+        Returns:
+            The new state, and no bonus.
+        """
         after = jnp.where(transition.terminated, self.num_states, transition.next_obs)
         place = (transition.obs, transition.action)
-        moves = state.model.moves.at[(*place, after)].add(1.0)
-        return state._replace(model=Model(moves, state.model.rewards.at[place].add(transition.reward)))
+        moves = state.model.moves.at[(*place, after)].add(weight)
+        rewards = state.model.rewards.at[place].add(weight * transition.reward)
+        return TabularState(Model(moves, rewards)), None
 
-    def learn_from_buffer(self, state: TabularState, key: PRNGKeyArray) -> tuple[TabularState, Info]:
-        """Nothing: counting was learning."""
+    def learn(self, state: TabularState, sampled: Sampled, key: PRNGKeyArray) -> tuple[TabularState, Info]:
+        """Return the state unchanged: `observe` has already learned.
+
+        Args:
+            state: State of the agent.
+            sampled: Unused.
+            key: Unused.
+
+        Returns:
+            The state, and a loss of zero.
+        """
         return state, Info(jnp.zeros(1))
 
+    def deployed(self, state: TabularState, key: PRNGKeyArray) -> Plans:
+        """Compute the plan in the expected model, and drawn plans.
+
+        Args:
+            state: State of the agent.
+            key: PRNG key.
+
+        Returns:
+            The plans.
+        """
+        drawn = jax.lax.map(lambda k: self.plan(state.model, k), jax.random.split(key, DRAWS))
+        return Plans(self.plan(state.model, None), drawn)
+
+    def values(self, deployed: Plans, key: PRNGKeyArray, obs: Any) -> tuple[Array, Array]:
+        """Look up the plans at a batch of observations.
+
+        Args:
+            deployed: The plans.
+            key: PRNG key.
+            obs: State indices [batch].
+
+        Returns:
+            The expected plan [batch, action], and the drawn plans [draw, batch, action].
+        """
+        return deployed.mean[obs], deployed.drawn[:, obs]
+
     def mean_values(self, state: TabularState, key: PRNGKeyArray, obs: Any) -> Float[Array, "batch action"]:
+        """Look up the plan in the expected model at a batch of observations.
+
+        Args:
+            state: State of the agent.
+            key: PRNG key.
+            obs: State indices [batch].
+
+        Returns:
+            Q-values [batch, action].
+        """
         return self.plan(state.model, None)[obs]
 
-    def exploit(self, state: TabularState, key: PRNGKeyArray, obs: Any) -> Int[Array, ""]:
-        return best_by_mean(self, state, key, obs)
+    def exploit(self, deployed: Plans, key: PRNGKeyArray, obs: Any) -> Int[Array, ""]:
+        """Choose the greedy action of the plan in the expected model.
+
+        Args:
+            deployed: The plans.
+            key: PRNG key.
+            obs: One state index.
+
+        Returns:
+            The index of the action.
+        """
+        return best_by_mean(self, deployed, key, obs)

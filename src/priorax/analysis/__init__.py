@@ -1,1 +1,1 @@
-"""Looking at runs: checkpoints described, episodes recorded, many runs in parallel."""
+"""Analysis of runs: inspecting checkpoints, recording episodes, and running many in parallel."""

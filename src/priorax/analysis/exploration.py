@@ -1,7 +1,7 @@
-"""What an agent believed and where it went, episode by episode, on DeepSea: what the exploration viewer shows.
+"""Recording of beliefs and trajectories on DeepSea, episode by episode, for the exploration viewer.
 
-It is the run that `train` does, step by step; nothing is drawn or learned in addition. Each kept moment has what was
-believed and known *before* an episode, and where the agent then went: cause, then effect.
+The run is the same as that of `train`; recording draws and learns nothing in addition. Each frame has the belief
+*before* an episode, and the trajectory of that episode.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,12 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
-from priorax.agents import QLearner, settings
-from priorax.agents.registry import AGENTS
-from priorax.beliefs import Ensemble, belief_values
+from priorax.agents import EnsembleSettings, agent_spec, agents, settings
+from priorax.beliefs import Belief
 from priorax.checks import checked_seed, positive_int
-from priorax.training.backends.scan import Live, Loop, start
-from priorax.training.trainer import prepare
+from priorax.training.backends.scan import Live, Loop, prepare, start
 
 FEWEST_FRAMES = 3
 """The first, the last, and the one with the treasure."""
@@ -81,9 +79,25 @@ def record_deep_sea(
     changes: Mapping[str, Any] | None = None,
     report: Callable[[int], None] = lambda episode: None,
 ) -> Exploration:
-    """Train an agent on DeepSea and keep at most `frames` moments, denser early; the first treasure is one of them.
+    """Train an agent on DeepSea and record frames, denser early; the first episode with the treasure is always
+    included.
 
-    `members`: of how many members the values are kept; `report` hears of each finished episode.
+    Args:
+        agent: Name of the agent.
+        size: Size N of DeepSea.
+        seed: Seed of all randomness.
+        episodes: Number of episodes.
+        preset: Preset of hyperparameters.
+        frames: Maximum number of frames.
+        members: Number of members whose values are recorded.
+        changes: New values of hyperparameters.
+        report: Function called with the number of each finished episode.
+
+    Returns:
+        The recording.
+
+    Raises:
+        ValueError: If there are too few frames, or the agent does not follow a member through an episode.
     """
     positive_int("episodes", episodes)
     positive_int("members", members)
@@ -91,16 +105,16 @@ def record_deep_sea(
     if positive_int("frames", frames) < FEWEST_FRAMES:
         raise ValueError(f"frames={frames} must be at least {FEWEST_FRAMES}; pass for example frames=60")
     chosen = settings(agent, preset, **(changes or {}))
-    loop, key, params = prepare(chosen, "deep_sea", size, seed)
-    belief = loop.agent.belief if isinstance(loop.agent, QLearner) else None
-    if not isinstance(belief, Ensemble) or chosen.draw_each_step:
-        known = [name for name, what in AGENTS.items() if what.get("belief", "ensemble") == "ensemble"]
+    loop, key, params = prepare(agent, chosen, "deep_sea", size, seed)
+    belief = getattr(loop.agent, "belief", None)
+    if belief is None or not belief.draws_members or belief.pays_bonus or getattr(chosen, "draw_each_step", False):
+        known = [name for name, spec in agents().items() if issubclass(spec.settings, EnsembleSettings)]
         raise ValueError(
             f"agent={agent!r} follows no member through an episode, so there is none to look at; "
-            f"record one of {', '.join(name for name in known if not AGENTS[name].get('bonus_scale'))}"
+            f"record one of {', '.join(name for name in known if not agent_spec(name).changes.get('bonus_scale'))}"
         )
     cells = np.flatnonzero(np.tril(np.ones((size, size), bool)))
-    kept, live = moments_to_keep(episodes, frames), start(loop, key, params).live
+    kept, live = moments_to_keep(episodes, frames), start(loop, key, params)
     prior = _priors(belief, live, jnp.asarray(cells))
     visits = np.zeros(size * size, int)
     found, seen, moments = [], [], []
@@ -111,7 +125,7 @@ def record_deep_sea(
         found.append(bool(np.max(reward) > TREASURE / 2))
         if episode in kept or (found[-1] and sum(found) == 1):
             values = np.asarray(_values(belief, before, jnp.asarray(cells)))
-            drawn = int(before.agent.index)
+            drawn = int(before.index)
             maps = (visits[cells], values[drawn], values[:members], values.mean(axis=0), values.std(axis=0))
             moments.append(EpisodeFrame(episode, drawn, path % size, found[-1], *maps))
         visits[path] += 1
@@ -123,7 +137,7 @@ def record_deep_sea(
         size,
         seed,
         belief.num_members,
-        chosen.epsilon,
+        getattr(chosen, "epsilon", None),
         None if prior is None else np.asarray(prior),
         np.asarray(found),
         np.asarray(seen),
@@ -132,7 +146,15 @@ def record_deep_sea(
 
 
 def moments_to_keep(episodes: int, frames: int) -> set[int]:
-    """Episodes from the first to the last, one fewer than `frames`, farther and farther apart; all if they are few."""
+    """Choose the episodes to record, from the first to the last with increasing distance; all if there are few.
+
+    Args:
+        episodes: Number of episodes.
+        frames: Maximum number of frames; one fewer is chosen.
+
+    Returns:
+        Numbers of the episodes.
+    """
     if episodes < frames:
         return set(range(1, episodes + 1))
     share = np.linspace(0.0, 1.0, frames - 1)
@@ -152,13 +174,13 @@ def _episode(loop: Loop, key: PRNGKeyArray, params: Any, live: Live, length: int
 
 
 @eqx.filter_jit
-def _values(belief: Ensemble, live: Live, cells: Array) -> Array:
+def _values(belief: Belief, live: Live, cells: Array) -> Array:
     """What the members hope for in each cell."""
-    return jnp.max(belief_values(belief, live.agent.belief, jax.random.key(0), cells), axis=-1)
+    return jnp.max(belief.functions(live.agent.belief, jax.random.key(0), cells), axis=-1)
 
 
 @eqx.filter_jit
-def _priors(belief: Ensemble, live: Live, cells: Array) -> Array | None:
+def _priors(belief: Belief, live: Live, cells: Array) -> Array | None:
     """What their priors alone would say."""
     values = belief.prior_values(live.agent.belief, cells)
     return None if values is None else jnp.max(belief.prior_scale * values[..., 0], axis=-1)

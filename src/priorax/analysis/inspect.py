@@ -1,23 +1,32 @@
-"""What a checkpoint, or any file of ours, is: read and checked, nothing in it is run."""
+"""Inspection of checkpoints and other files: they are read and verified, and no code in them is run."""
 
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from priorax.agents import settings
 from priorax.storage import BadFile, read
-from priorax.training.checkpoint import Commits
+from priorax.training.checkpoint import Checkpoints
 from priorax.training.folder import as_json, read_config
 
 Facts = list[tuple[str, str]]
 
 
 def inspect(path: Path | str) -> Facts:
-    """Of a run's folder, or of one file of it (.safetensors); a damaged one is refused."""
+    """Describe a run's folder, or a single file.
+
+    Args:
+        path: Folder of a run, or a .safetensors file.
+
+    Returns:
+        Rows of names and values.
+
+    Raises:
+        BadFile: If a file is damaged.
+    """
     path = Path(path)
     if path.is_dir():
         return _run(path)
@@ -39,7 +48,7 @@ def _short(value: Any) -> str:
 
 def _run(path: Path) -> Facts:
     config = read_config(path)
-    names = ["agent", "env", "game", "size", "seed", "preset", "actors", "shards"]
+    names = ["agent", "env", "game", "size", "seed", "preset", "backend", "actors", "shards"]
     if ":" in str(config.get("env")):  # someone else's, which has no size
         names.remove("size")
     facts = [("run", ", ".join(f"{name} {config[name]}" for name in names if config.get(name) is not None))]
@@ -48,11 +57,11 @@ def _run(path: Path) -> Facts:
     done = "finished" if (path / "result.json").exists() else "not finished"
     facts.append(("length", f"{', '.join(asked)} asked for; {done}"))
     facts.append(("settings", _changed(config)))
-    commits = Commits(path / "checkpoint", lambda **tally: SimpleNamespace(**tally))
+    commits = Checkpoints(path / "checkpoint")
     if commits.last is None:
         return [*facts, ("checkpoint", "none yet")]
     last = commits.last
-    facts.append(("checkpoint", _progress(config, last.step, vars(last.tally))))
+    facts.append(("checkpoint", f"{last.step:,} steps, {last.episodes:,} episodes finished"))
     files = sorted(path.glob("checkpoint/*"))
     facts.append(("its files", f"{len(files)}, {_bytes(files)}"))
     with commits.explained():
@@ -65,13 +74,6 @@ def _run(path: Path) -> Facts:
         else:
             facts.append(("replay", "none kept: it refills when the run goes on"))
     return [*facts, ("checksums", "all hold")]
-
-
-def _progress(config: Mapping[str, Any], steps: int, tally: Mapping[str, Any]) -> str:
-    """How far a checkpoint is; on the host it counts rounds, an action in every lane."""
-    if "rounds" in tally:
-        steps = tally["rounds"] * config["settings"]["lanes"]
-    return f"{steps:,} steps, {tally['finished']:,} episodes finished"
 
 
 def _changed(config: Mapping[str, Any]) -> str:
@@ -102,7 +104,7 @@ PURPOSES = {
     ".belief.opt": "the optimiser's memory",
     ".target": "target network",
     "replay.": "replay's counters",
-    ".buffer": "replay's counters",
+    ".replay": "replay's counters",
     "state.params": "trained weights",
     "state.frozen": "prior functions and anchors",
     "state.opt": "the optimiser's memory",

@@ -1,7 +1,7 @@
-"""Many runs at once: a process per core, each with one thread of its own.
+"""Many runs in parallel: one process per core, with one thread each.
 
-Members of a run are vmapped, runs are not: a process per run uses both cores of a small machine, and a run's rows do
-not depend on which others were run beside it.
+Members of a run are vmapped, runs are not: with one process per run all cores are used, and the results of a run do not
+depend on the others.
 """
 
 import contextlib
@@ -13,30 +13,44 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any, NamedTuple
 
 from priorax.caching import enable_compilation_cache
-from priorax.envs.registry import lives_on_host
-from priorax.training.host_training import train_on_host
 from priorax.training.trainer import train
 
 
 class Task(NamedTuple):
-    """One run: what to call it, and the arguments of `train`, or of `train_on_host` where the environment is there."""
+    """One run: its name, and the arguments of `train`."""
 
     name: str
     arguments: dict[str, Any]
 
     def asking(self, **more: Any) -> "Task":
-        """The same run with more arguments."""
+        """Add arguments.
+
+        Args:
+            **more: Further arguments of `train`.
+
+        Returns:
+            The run with these arguments.
+        """
         return self._replace(arguments={**self.arguments, **more})
 
 
 Ladder = Iterable[list[Task]]
-"""Levels of growing difficulty; a level is climbed only if some task of the one below learned."""
+"""Levels of increasing difficulty; a level is run only if some task of the previous one learned."""
 
 
 def climb(ladders: Iterable[Ladder], done: Callable[[Task], bool | None], workers: int | None = None) -> Iterator[Any]:
-    """Run all ladders side by side: pairs of a task and its result, in order of completion.
+    """Run all ladders in parallel.
 
-    `done(task)`: None if it must be run, else whether it learned when it was run before.
+    Args:
+        ladders: The ladders.
+        done: Function that gives None if a task must be run, else whether it learned when it was run before.
+        workers: Number of processes; by default one per core.
+
+    Returns:
+        An iterator of tasks and results, in order of completion.
+
+    Raises:
+        OSError: If a worker process is killed.
     """
     levels = [iter(ladder) for ladder in ladders]
     learned, pending = [True] * len(levels), [0] * len(levels)
@@ -97,5 +111,5 @@ def _prepare() -> None:
 
 
 def _run(task: Task) -> Any:
-    result = (train_on_host if lives_on_host(task.arguments["env"]) else train)(**task.arguments)
+    result = train(**task.arguments)
     return result._replace(policy=None)  # large, and of no use to a sweep

@@ -1,4 +1,4 @@
-"""An episode of what a run has learned: the best actions by the mean of its members, no exploring, no learning."""
+"""Recording of an episode of a trained agent: greedy with respect to the mean, without exploration or learning."""
 
 import contextlib
 import warnings
@@ -13,14 +13,15 @@ import numpy as np
 from jaxtyping import PRNGKeyArray, PyTree
 
 from priorax.agents import Agent, settings
+from priorax.agents.deploy import deploy
 from priorax.checks import checked_seed
 from priorax.envs import GYMNASIUM, Environment, Held
 from priorax.envs.jax.cartpole import CartpoleSwingup
-from priorax.training.backends.scan_files import Checkpoints
+from priorax.training.backends.scan import prepare
 from priorax.training.folder import read_config
+from priorax.training.policy import interface_in, restored
 from priorax.training.policy import load as load_policy
 from priorax.training.request import resumed
-from priorax.training.trainer import prepare
 
 FRAMES = 25
 """Of a film, each second, at most."""
@@ -47,21 +48,33 @@ class Learned(NamedTuple):
 
 
 def load(path: Path) -> Learned:
-    """The agent of the last checkpoint in a run's folder."""
+    """Load the agent of the last checkpoint of a run.
+
+    Args:
+        path: Folder of the run.
+
+    Returns:
+        The agent and its environment.
+    """
     asked = resumed(path, {}, {})
     chosen = settings(asked["agent"], asked["preset"], **asked["changes"])
-    loop, key, params = prepare(chosen, asked["env"], asked["size"], asked["seed"])
-    checkpoints = Checkpoints(path / "checkpoint", loop.agent.buffer)
-    if checkpoints.last is None:
-        raise ValueError(f"{str(path)!r} has no checkpoint yet; let the run go on for a while")
-    snapshot = checkpoints.restore(loop, key, params)
+    loop, _, params = prepare(asked["agent"], chosen, asked["env"], asked["size"], asked["seed"])
+    state = restored(path, loop.agent, interface_in(read_config(path), path))
     env: Any = loop.env
     hold = env.times if isinstance(env, Held) else 1
-    return Learned(loop.agent, snapshot.live.agent, env.env if isinstance(env, Held) else env, hold, params)
+    return Learned(loop.agent, state, env.env if isinstance(env, Held) else env, hold, params)
 
 
 def record(learned: Learned, seed: int = 0) -> RecordedEpisode:
-    """One episode in the compiled environment, from the start that the seed draws."""
+    """Record one episode in the compiled environment.
+
+    Args:
+        learned: The agent and its environment.
+        seed: Seed of the initial state.
+
+    Returns:
+        The episode.
+    """
     key = jax.random.key(checked_seed(seed))
     limit = getattr(learned.env, "horizon", 1000)
     states, rewards, ended = jax.tree.map(np.asarray, _roll(learned, key, limit))
@@ -72,17 +85,18 @@ def record(learned: Learned, seed: int = 0) -> RecordedEpisode:
 @eqx.filter_jit
 def _roll(learned: Learned, key: PRNGKeyArray, limit: int) -> tuple[PyTree, Any, Any]:
     agent, state, env, hold, params = learned
+    deployed = agent.deployed(state, jax.random.key(0))
     key_start, key_steps = jax.random.split(key)
     obs, begun = env.reset(key_start, params)
 
     def step(carry: Any, t: Any) -> Any:
         obs, inside, action = carry
         key_act, key_env = jax.random.split(jax.random.fold_in(key_steps, t))
-        action = jax.lax.cond(t % hold == 0, lambda: agent.exploit(state, key_act, obs), lambda: action)
+        action = jax.lax.cond(t % hold == 0, lambda: agent.exploit(deployed, key_act, obs), lambda: action)
         obs, after, reward, terminated, truncated, _ = env.step(key_env, inside, action, params)
         return (obs, after, action), (inside, reward, terminated | truncated)
 
-    first = agent.exploit(state, key, obs)
+    first = agent.exploit(deployed, key, obs)
     return jax.lax.scan(step, (obs, begun, first), jnp.arange(limit))[1]
 
 
@@ -97,17 +111,17 @@ class Film(NamedTuple):
 
 
 def record_in_gymnasium(path: Path, seed: int = 0) -> Film:
-    """One episode of what a run in Gymnasium has learned, as the environment draws it.
+    """Record one rendered episode of a run in Gymnasium.
 
     Args:
-        path: The run's folder.
-        seed: Of the environment.
+        path: Folder of the run.
+        seed: Seed of the environment.
 
     Returns:
-        At most 25 pictures for each second.
+        The episode, with at most 25 images per second.
 
     Raises:
-        ValueError: If the run was elsewhere, or the environment cannot draw itself.
+        ValueError: If the run was in another kind of environment, or the environment cannot be rendered.
     """
     env_id = str(read_config(path)["env"]).removeprefix(GYMNASIUM)
     policy = load_policy(path)
@@ -148,13 +162,26 @@ def _drawable(env_id: str) -> Iterator[None]:
 
 
 def record_in_mujoco(learned: Learned, seed: int = 0, every: int = 4) -> tuple[list[np.ndarray], float]:
-    """One episode of the same agent on `dm_control`: each `every`th step as its renderer draws it, and the return."""
+    """Record one rendered episode of the same agent in `dm_control`.
+
+    Args:
+        learned: The agent and its environment.
+        seed: Seed of the initial state.
+        every: Steps between rendered images.
+
+    Returns:
+        The images, and the return.
+
+    Raises:
+        ValueError: If the environment has no counterpart in MuJoCo.
+    """
     from priorax.envs.host.control import ControlCartpole
 
     if not isinstance(learned.env, CartpoleSwingup):
         raise ValueError(f"{type(learned.env).__name__} has no form on MuJoCo; watch it without --mujoco")
     env = ControlCartpole(learned.env)
-    exploit = eqx.filter_jit(lambda agent, state, obs: agent.exploit(state, jax.random.key(0), obs))
+    exploit = eqx.filter_jit(lambda agent, deployed, obs: agent.exploit(deployed, jax.random.key(0), obs))
+    deployed = deploy(learned.agent, learned.state)
     obs, _ = env.reset(seed=seed)
     pictures, total, ended, t = [], 0.0, False, 0
     action: Any = None
@@ -162,7 +189,7 @@ def record_in_mujoco(learned: Learned, seed: int = 0, every: int = 4) -> tuple[l
         if t % every == 0:
             pictures.append(env.render())
         if t % learned.hold == 0:
-            action = np.asarray(exploit(learned.agent, learned.state, jnp.asarray(obs, jnp.float32)))
+            action = np.asarray(exploit(learned.agent, deployed, jnp.asarray(obs, jnp.float32)))
         obs, reward, _, ended, _ = env.step(action)
         total, t = total + reward, t + 1
     return pictures, total

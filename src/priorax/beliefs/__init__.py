@@ -1,16 +1,12 @@
-"""Beliefs: ways of representing uncertainty, one file each. `base` says what a belief is.
+"""Beliefs: representations of epistemic uncertainty, one file each. `base` defines the interface.
 
-`method(name, ...)` gives a belief together with the data noise that it is meant to be trained with: the rows of
-the paper's Table 1 by name.
+`method(name, ...)` gives a belief together with the data noise that it is trained with: the rows of the paper's Table 1
+by name.
 """
 
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
-
-import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
 
 from priorax.beliefs.base import (
     L2,
@@ -20,9 +16,12 @@ from priorax.beliefs.base import (
     BeliefState,
     Info,
     RMSProp,
+    Wrapper,
     draw_values,
+    gradient_step,
     greedy_backup,
     plain_batch,
+    stream_losses,
     values_of,
 )
 from priorax.beliefs.counts import Counts, Density, GaussianCount, HashCount, OneHotCount, TableCount
@@ -38,7 +37,6 @@ from priorax.networks import MLP, Network
 from priorax.noise import NOISES, Noise
 
 __all__ = [
-    "ENSEMBLES",
     "L2",
     "METHODS",
     "Adam",
@@ -60,37 +58,26 @@ __all__ = [
     "RMSProp",
     "SharedTorso",
     "TableCount",
+    "Wrapper",
     "bayes_by_backprop",
-    "belief_values",
     "draw_values",
-    "ensemble_of",
+    "gradient_step",
     "greedy_backup",
     "method",
     "noisy",
     "plain_batch",
-    "spread",
+    "stream_losses",
     "values_of",
 ]
 
 
-ENSEMBLES = (Ensemble, SharedTorso)
-"""Beliefs whose draws are K members: all of them can be looked at, and each has its prior."""
-
-
-def ensemble_of(belief: Belief) -> Ensemble | SharedTorso | None:
-    """The members that learn in a belief: itself, or what counts or outcomes are around; None where there are none.
-
-    They share the belief's state: `ensemble_of(belief).prior_values(state, x)`."""
-    while isinstance(belief, Counts | Outcomes):
-        belief = belief.base
-    return belief if isinstance(belief, ENSEMBLES) else None
-
-
 class Method(NamedTuple):
-    """A belief and the data noise that belongs to it."""
+    """A belief and the data noise that it is trained with."""
 
     belief: Belief
+    """The belief."""
     noise: Noise
+    """Its data noise."""
 
 
 def _bsp(network: Network | None = None, prior: Network | None = None, **settings: Any) -> Method:
@@ -124,34 +111,20 @@ METHODS: dict[str, Callable[..., Method]] = {
     "count": _count,
     "exact": lambda **s: Method(ExactBayes(**s), NOISES["none"]),
 }
-"""Table 1 by name. Settings are those of the belief."""
+"""The methods of Table 1 by name: functions from the settings of the belief to a `Method`."""
 
 
 def method(name: str, **settings: Any) -> Method:
-    """The method of that name: `method("bsp", num_members=20, prior_scale=3.0)`."""
+    """Create a method by name: `method("bsp", num_members=20, prior_scale=3.0)`.
+
+    Args:
+        name: A name in `METHODS`.
+        **settings: Settings of the belief.
+
+    Returns:
+        The belief and its data noise.
+
+    Raises:
+        ValueError: If the name is unknown, or a setting is invalid.
+    """
     return METHODS[one_of("method", name, METHODS)](**settings)
-
-
-def spread(
-    belief: Belief, state: BeliefState, key: PRNGKeyArray, x: Any, num_draws: int = 100
-) -> Float[Array, "batch output"]:
-    """How uncertain the belief says it is at a batch of inputs: the standard deviation over draws; for counts, which
-    do not draw, the bonus; for an ensemble, over its members, each once."""
-    if isinstance(belief, Counts):
-        bonus = _bonus(belief, state, x)
-        return jnp.broadcast_to(bonus, (len(bonus), belief.num_outputs))
-    return jnp.std(belief_values(belief, state, key, x, num_draws), axis=0)
-
-
-def _bonus(belief: Counts, state: BeliefState, x: Any) -> Float[Array, "batch 1"]:
-    return jax.vmap(lambda row: belief.bonus(state, row))(x)[:, None]
-
-
-def belief_values(belief: Belief, state: BeliefState, key: PRNGKeyArray, x: Any, num_draws: int = 100) -> Array:
-    """Functions of the belief on a batch of inputs: all members of an ensemble, else `num_draws` draws. Where it counts
-    they have their bonus."""
-    if isinstance(belief, Counts):
-        return belief_values(belief.base, state, key, x, num_draws) + _bonus(belief, state, x)
-    if isinstance(belief, ENSEMBLES):
-        return values_of(belief.head, belief.forward(state, key, x, shared=True))
-    return draw_values(belief, state, key, x, num_draws)

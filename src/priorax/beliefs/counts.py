@@ -1,6 +1,6 @@
-"""Density counts (section 2.4): a mean learned by any belief, plus a bonus where few examples have been.
+"""Density counts (section 2.4): a mean learned by any belief, plus an exploration bonus where examples are few.
 
-The bonus is bonus_scale / sqrt(count). What was never seen counts as `first_count` visits, so its bonus is finite.
+The bonus is bonus_scale / sqrt(count). An unseen input has a count of `first_count`, so that its bonus is finite.
 """
 
 from dataclasses import dataclass
@@ -17,18 +17,51 @@ from priorax.checks import non_negative, positive, positive_int
 
 @runtime_checkable
 class Density(Protocol):
-    """A model of where the examples are."""
+    """Interface of a density model that counts inputs."""
 
-    def init(self, x: Any) -> PyTree: ...
-    def add(self, tally: PyTree, x: Any, weight: Float[Array, " batch"]) -> PyTree: ...
-    def count(self, tally: PyTree, x: Any) -> Float[Array, ""]: ...
+    def init(self, x: Any) -> PyTree:
+        """Create an empty tally.
+
+        Args:
+            x: One example input.
+
+        Returns:
+            The tally.
+        """
+        ...
+
+    def add(self, tally: PyTree, x: Any, weight: Float[Array, " batch"]) -> PyTree:
+        """Count a batch of inputs.
+
+        Args:
+            tally: The tally.
+            x: Inputs [batch, ...].
+            weight: Weight of each input; zero is not counted.
+
+        Returns:
+            The new tally.
+        """
+        ...
+
+    def count(self, tally: PyTree, x: Any) -> Float[Array, ""]:
+        """Look up the (pseudo)count of ONE input.
+
+        Args:
+            tally: The tally.
+            x: One input, without batch axis.
+
+        Returns:
+            The count.
+        """
+        ...
 
 
 @dataclass(frozen=True)
 class TableCount:
-    """True visit counts of discrete states; an index outside [0, num_rows) is no state, and is never counted."""
+    """Exact visit counts of discrete states; indices outside [0, num_rows) are never counted."""
 
     num_rows: int
+    """Number of states."""
 
     def __post_init__(self) -> None:
         positive_int("num_rows", self.num_rows)
@@ -49,7 +82,7 @@ class TableCount:
 
 @dataclass(frozen=True)
 class OneHotCount:
-    """True counts of inputs that are one-hot; any other input is never counted."""
+    """Exact counts of one-hot inputs; other inputs are never counted."""
 
     def init(self, x: Any) -> Float[Array, " input"]:
         return jnp.zeros(jnp.size(x))
@@ -68,24 +101,26 @@ def _one_hot(x: Num[Array, "..."]) -> Float[Array, " input"]:
 
 
 class Moments(NamedTuple):
-    """What a Gaussian is made of. All of it is small where inputs differ little, wherever they are: sums of squares
-    would lose a spread that is small beside the mean."""
+    """Sufficient statistics of a Gaussian, numerically stable if the spread is small compared with the mean, where sums
+    of squares would lose it.
+    """
 
     n: Float[Array, ""]
+    """Number of inputs."""
     origin: Float[Array, " dim"]
     """The first input."""
     mean: Float[Array, " dim"]
-    """From the origin."""
+    """Mean, relative to the origin."""
     scatter: Float[Array, "dim dim"]
-    """About the mean."""
+    """Scatter matrix about the mean."""
 
 
 @dataclass(frozen=True)
 class GaussianCount:
-    """The pseudocount of a Gaussian density fitted to all inputs: n * p(x)/p(mean), as in figure 2."""
+    """Pseudocount by a Gaussian density fitted to all inputs: n * p(x)/p(mean), as in figure 2."""
 
     ridge: float = 1e-3
-    """Added to the covariance's diagonal."""
+    """Added to the diagonal of the covariance."""
 
     def __post_init__(self) -> None:
         non_negative("ridge", self.ridge)
@@ -94,13 +129,22 @@ class GaussianCount:
         dim = jnp.size(x)
         if dim > MOST_INPUTS:
             raise ValueError(
-                f"x has {dim} numbers, and GaussianCount keeps a covariance of at most {MOST_INPUTS}; "
-                "count them with HashCount()"
+                f"x has {dim} components, and the covariance of GaussianCount has at most {MOST_INPUTS}; "
+                "use HashCount()"
             )
         return Moments(jnp.zeros(()), jnp.zeros(dim), jnp.zeros(dim), jnp.zeros((dim, dim)))
 
     def add(self, tally: Moments, x: Num[Array, "batch ..."], weight: Float[Array, " batch"]) -> Moments:
-        """The moments of both together (Chan et al. 1979)."""
+        """Merge the moments of a batch (Chan et al. 1979).
+
+        Args:
+            tally: The moments so far.
+            x: Inputs [batch, ...].
+            weight: Weight of each input; zero is not counted.
+
+        Returns:
+            The merged moments.
+        """
         rows = x.reshape(x.shape[0], -1).astype(float)
         origin = jnp.where(tally.n > 0, tally.origin, rows[jnp.argmax(weight > 0)])
         rows, new = rows - origin, jnp.sum(weight)
@@ -113,7 +157,16 @@ class GaussianCount:
         return Moments(n, origin, tally.mean + part * gap, scatter)
 
     def count(self, tally: Moments, x: Num[Array, "..."]) -> Float[Array, ""]:
-        """By the Cholesky factor of the correlations: units do not matter, and a distance is never negative."""
+        """Compute the pseudocount by the Cholesky factor of the correlation matrix, which makes it independent of
+        units, and distances non-negative.
+
+        Args:
+            tally: The moments.
+            x: One input, without batch axis.
+
+        Returns:
+            The pseudocount.
+        """
         dim = tally.mean.size
         cov = tally.scatter / jnp.maximum(tally.n, 1.0) + self.ridge * jnp.eye(dim)
         std = jnp.sqrt(jnp.maximum(jnp.diagonal(cov), 1e-30))
@@ -124,27 +177,31 @@ class GaussianCount:
 
 
 MOST_INPUTS = 2048
-"""Of a `GaussianCount`: its covariance is factorised at each count."""
+"""Maximum dimension of inputs of `GaussianCount`, whose covariance is factorised at each count."""
 
 
 class Hashed(NamedTuple):
-    """Visits of each code, and how an input gets its code."""
+    """Visits by hash code, and the hash function."""
 
     visits: Float[Array, " code"]
+    """Number of visits of each code."""
     origin: Float[Array, " input"]
+    """A point on all hyperplanes."""
     directions: Float[Array, "bit input"]
+    """Normal vectors of the hyperplanes."""
 
 
 @dataclass(frozen=True)
 class HashCount:
-    """Counts of what looks alike, for inputs of many numbers such as pictures (SimHash, Tang et al. 2017).
+    """Counts of similar inputs by locality-sensitive hashing, for high-dimensional inputs such as images (SimHash, Tang
+    et al. 2017).
 
-    An input's code says on which side of so many random planes it lies. They go through the example input that the
-    belief was started with, so that what is the same in all inputs does not matter.
+    The code of an input has one bit for each random hyperplane: the side on which it lies. Hyperplanes go through the
+    example input of `init`, so that components which are equal in all inputs have no influence.
     """
 
     bits: int = 16
-    """Planes; there are 2**bits codes."""
+    """Number of hyperplanes; there are 2**bits codes."""
 
     def __post_init__(self) -> None:
         if positive_int("bits", self.bits) > 24:
@@ -167,16 +224,16 @@ class HashCount:
 
 
 class Counts(Wrapper):
-    """The mean of `base`, made optimistic by `bonus`."""
+    """The mean of `base` plus a count-based exploration bonus."""
 
     base: Belief
-    """Learns the mean: DQN is `Ensemble(num_members=1)`; any other that learns by gradient will do."""
+    """Learns the mean: DQN is `Ensemble(num_members=1)`; any other belief that learns by gradient is possible."""
     density: Density = eqx.field(static=True)
-    """TableCount, OneHotCount, GaussianCount or HashCount."""
+    """The density model: TableCount, OneHotCount, GaussianCount or HashCount."""
     bonus_scale: float | Float[Array, ""] = 0.1
-    """beta."""
+    """Scale beta of the bonus."""
     first_count: float = eqx.field(static=True, default=0.01)
-    """What an unseen input counts as: its bonus is bonus_scale / sqrt(first_count)."""
+    """Count of an unseen input: its bonus is bonus_scale / sqrt(first_count)."""
 
     def __check_init__(self) -> None:
         check_number(non_negative, "bonus_scale", self.bonus_scale)
@@ -187,20 +244,97 @@ class Counts(Wrapper):
                 "use one that learns by gradient, such as Ensemble(num_members=1)"
             )
 
-    def init(self, key: PRNGKeyArray, x: Any) -> BeliefState:
-        return self.base.init(key, x)._replace(aux=self.density.init(x))
+    @property
+    def acts_on_forward(self) -> bool:
+        """As the belief inside: the bonus is the same for every output."""
+        return self.base.acts_on_forward
 
-    def draw(self, state: BeliefState, key: PRNGKeyArray) -> PyTree:
-        return self.base.draw(state, key)
+    @property
+    def pays_bonus(self) -> bool:
+        return True
+
+    def init(self, key: PRNGKeyArray, x: Any) -> BeliefState:
+        """Initialise the base's state, with an empty tally.
+
+        Args:
+            key: PRNG key.
+            x: One example input.
+
+        Returns:
+            The initial state.
+
+        Raises:
+            ValueError: If the base uses `aux` itself.
+        """
+        state = self.base.init(key, x)
+        if jax.tree.leaves(state.aux):
+            raise ValueError(
+                f"base={type(self.base).__name__} stores state of its own in aux, where counts are kept; "
+                "use a base that stores it in frozen or params"
+            )
+        return state._replace(aux=self.density.init(x))
 
     def bonus(self, state: BeliefState, x: Any) -> Float[Array, ""]:
-        """bonus_scale / sqrt(count of x), the count before this visit."""
+        """Compute the bonus at ONE input: bonus_scale / sqrt(count of x before this visit).
+
+        Args:
+            state: State of the belief.
+            x: One input, without batch axis.
+
+        Returns:
+            The bonus.
+        """
         return self.bonus_scale / jnp.sqrt(jnp.maximum(self.density.count(state.aux, x), self.first_count))
+
+    def reward_bonus(self, state: BeliefState, x: Any) -> Float[Array, " batch"]:
+        return jax.vmap(lambda row: self.bonus(state, row))(x)
 
     def value(self, state: BeliefState, index: PyTree, x: Any) -> Float[Array, " output"]:
         return self.base.value(state, index, x) + self.bonus(state, x)
 
+    def functions(
+        self, state: BeliefState, key: PRNGKeyArray, x: Any, num_draws: int = 100
+    ) -> Float[Array, "function batch output"]:
+        """Evaluate the base's functions, each plus the bonus.
+
+        Args:
+            state: State of the belief.
+            key: PRNG key.
+            x: Inputs [batch, ...].
+            num_draws: Number of functions drawn if there are no members.
+
+        Returns:
+            One value per function, input and output.
+        """
+        return self.base.functions(state, key, x, num_draws) + self.reward_bonus(state, x)[:, None]
+
+    def spread(
+        self, state: BeliefState, key: PRNGKeyArray, x: Any, num_draws: int = 100
+    ) -> Float[Array, "batch output"]:
+        """Compute the bonus, which is the same for each output.
+
+        Args:
+            state: State of the belief.
+            key: PRNG key.
+            x: Inputs [batch, ...].
+            num_draws: Unused.
+
+        Returns:
+            One number per input and output.
+        """
+        bonus = self.reward_bonus(state, x)[:, None]
+        return jnp.broadcast_to(bonus, (len(bonus), self.num_outputs))
+
     def observe(self, state: BeliefState, batch: Batch) -> BeliefState:
-        """Count each example once."""
+        """Count each example once.
+
+        Args:
+            state: State of the belief.
+            batch: New examples.
+
+        Returns:
+            The new state.
+        """
+        state = self.base.observe(state, batch)
         rows = batch.x if batch.shared else jax.tree.map(lambda leaf: leaf[0], batch.x)
         return state._replace(aux=self.density.add(state.aux, rows, batch.weight[0]))

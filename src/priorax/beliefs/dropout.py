@@ -1,4 +1,4 @@
-"""Dropout as posterior (section 2.1, appendix C.1): one network, a Bernoulli mask on the hidden units."""
+"""Dropout as a posterior (section 2.1, appendix C.1): one network with Bernoulli masks on the hidden units."""
 
 import itertools
 from typing import Any
@@ -12,6 +12,7 @@ from priorax.beliefs.base import (
     L2,
     Adam,
     Batch,
+    Belief,
     BeliefState,
     Info,
     Optimizer,
@@ -31,33 +32,30 @@ def _share(name: str, value: object) -> float:
     return 1.0 if value == 1 else fraction(name, value)
 
 
-class Dropout(eqx.Module):
-    """A draw is one mask, kept for as long as the draw is; training draws one per example and step."""
+class Dropout(Belief):
+    """Dropout as a posterior: a draw is one mask, fixed for the life of the draw; training draws one per example and
+    step.
+    """
 
     p_keep: float | Float[Array, ""] = 0.5
-    """Probability that a unit stays; what stays is scaled by 1/p_keep."""
+    """Probability that a unit is kept; kept units are scaled by 1/p_keep."""
     network: MLP | Table = eqx.field(static=True, default=MLP())
-    """A perceptron with hidden layers: the masks sit on them."""
+    """A network with hidden layers, to which the masks apply."""
     l2: L2 | None = None
-    """The regulariser R of equation (1), beside the mean loss: `L2(to="zero")` for the usual lambda |theta|²."""
+    """The regulariser R of equation (1), added to the mean loss: `L2(to="zero")` for the usual lambda |theta|²."""
     head: Head = eqx.field(static=True, default=Scalar())
+    """Interpretation of an output."""
     num_outputs: int = eqx.field(static=True, default=1)
+    """Number of regression targets, or of actions."""
     optimizer: Optimizer = eqx.field(default=Adam(), converter=as_optimizer)
+    """Optimiser of the weights."""
 
     def __check_init__(self) -> None:
         check_number(_share, "p_keep", self.p_keep)
 
-    @property
-    def num_streams(self) -> int:
-        return 1
-
-    @property
-    def by_gradient(self) -> bool:
-        return True
-
     def init(self, key: PRNGKeyArray, x: Any) -> BeliefState:
         if not isinstance(self.network, MLP | Table) or not self.network.widths:
-            raise ValueError(f"network={self.network!r} has no hidden layer to drop units of; pass MLP((20, 20))")
+            raise ValueError(f"network={self.network!r} has no hidden layer for dropout; pass MLP((20, 20))")
         key_net, key_anchor = jax.random.split(key)
         num_out = self.num_outputs * self.head.size
         params = self.network.init(key_net, x, num_out)
@@ -65,13 +63,30 @@ class Dropout(eqx.Module):
         return BeliefState(params, anchor, self.optimizer.init(params))
 
     def draw(self, state: BeliefState, key: PRNGKeyArray) -> tuple[Float[Array, " unit"], ...]:
-        """A mask for every hidden layer."""
+        """Draw a mask for every hidden layer.
+
+        Args:
+            state: State of the belief.
+            key: PRNG key.
+
+        Returns:
+            The masks.
+        """
         widths = self.network.widths
         kept = jax.random.bernoulli(key, self.p_keep, (sum(widths),)) / self.p_keep
         return tuple(jnp.split(kept, list(itertools.accumulate(widths))[:-1]))
 
     def output(self, params: PyTree, masks: tuple[Array, ...], x: Any) -> Float[Array, "output size"]:
-        """The network under one mask at ONE input."""
+        """Evaluate the network under one mask at ONE input.
+
+        Args:
+            params: Weights of the network.
+            masks: A mask for every hidden layer.
+            x: One input, without batch axis.
+
+        Returns:
+            `head.size` numbers for each output.
+        """
         return shape_output(self.network.apply(params, x, masks), self.num_outputs, self.head.size)
 
     def value(self, state: BeliefState, index: tuple[Array, ...], x: Any) -> Float[Array, " output"]:
@@ -84,9 +99,6 @@ class Dropout(eqx.Module):
         keys = jax.random.split(key, jax.tree.leaves(rows)[0].shape[0])
         masks = jax.vmap(lambda k: self.draw(state, k))(keys)
         return jax.vmap(lambda m, row: self.output(state.params, m, row))(masks, rows)[None]
-
-    def observe(self, state: BeliefState, batch: Batch) -> BeliefState:
-        return state
 
     def losses(self, state: BeliefState, batch: Batch, key: PRNGKeyArray) -> Float[Array, " stream"]:
         losses = stream_losses(self.head, self.forward(state, key, batch.x, None, batch.shared), batch)

@@ -1,7 +1,8 @@
-"""Ensembles: naive, bootstrap (BS), bootstrap + l2 (BSR), bootstrap + prior function (BSP). Settings of one belief.
+"""Ensembles: naive, bootstrap (BS), bootstrap with L2 (BSR), bootstrap with prior functions (BSP), as settings of one
+belief.
 
-The data noise is not here: it is drawn when the data set is formed (`priorax.noise`). One member with a
-distributional head is 'distributional RL'; one with a scalar head is DQN.
+The data noise is not part of it: it is drawn when the data set is formed (`priorax.noise`). One member with a
+distributional head is distributional RL; one member with a scalar head is DQN.
 """
 
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from priorax.beliefs.base import (
     L2,
     Adam,
     Batch,
+    Belief,
     BeliefState,
     Info,
     Optimizer,
@@ -31,43 +33,46 @@ from priorax.beliefs.sparse_rows import SparseParams, read, sparse_params, write
 from priorax.checks import non_negative, one_of, positive_int
 from priorax.heads import Head, Scalar
 from priorax.networks import MLP, Network, Table, as_network
+from priorax.priors import TABLES
 
 
 class Frozen(NamedTuple):
-    """What training never touches, one per member."""
+    """Arrays that training never changes, one per member."""
 
     prior: PyTree
+    """Parameters of the prior functions."""
     anchor: PyTree
+    """Anchors of the L2 regularisation."""
     buffers: PyTree
-    """Arrays of a user's network that are not weights (integers)."""
+    """Arrays of a custom network that are not weights (integers)."""
 
 
 def _as_prior(prior: Any) -> Network | None:
     return None if prior is None else as_network(prior, "prior")
 
 
-class Ensemble(eqx.Module):
-    """K members, Q_k = f_theta_k + prior_scale * p_k (algorithm 1)."""
+class Ensemble(Belief):
+    """An ensemble of K members, Q_k = f_theta_k + prior_scale * p_k (algorithm 1)."""
 
     num_members: int = eqx.field(static=True, default=20)
-    """K."""
+    """Ensemble size K."""
     network: Network = eqx.field(static=True, default=MLP(), converter=as_network)
-    """f: the trainable function, or an (init, apply) pair."""
+    """f: the trainable function, a network or an (init, apply) pair."""
     prior: Network | None = eqx.field(static=True, default=None, converter=_as_prior)
-    """Where p_k is drawn from; None: no prior function."""
+    """Distribution of the prior functions p_k: a network whose initialisation is drawn; None: no prior functions."""
     prior_scale: float | Float[Array, ""] = 1.0
-    """beta: multiplies the prior function."""
+    """Prior scale beta, which multiplies the prior functions."""
     l2: L2 | None = None
-    """The pull towards an anchor; None: none."""
+    """L2 regularisation towards an anchor; None: none."""
     head: Head = eqx.field(static=True, default=Scalar())
-    """What an output means."""
+    """Interpretation of an output."""
     num_outputs: int = eqx.field(static=True, default=1)
-    """Targets of a regression, or actions."""
+    """Number of regression targets, or of actions."""
     optimizer: Optimizer = eqx.field(default=Adam(), converter=as_optimizer)
-    """Acts on each member apart: a gradient clip is per member."""
+    """Optimiser, applied to each member separately: gradients are clipped per member."""
     sparse_rows: str = eqx.field(static=True, default="no")
-    """For a `Table` with `Adam` and no l2: update only the rows that a batch touches (`sparse_rows.py`). shared: all
-    members always look at the same inputs, so that one look-up serves all; own: each at its own; no: dense."""
+    """For a `Table` with `Adam` and no l2: update only the rows in a batch (`sparse_rows.py`). shared: all members
+    always have the same inputs, so that one look-up serves all; own: each member has its own; no: dense updates."""
 
     def __check_init__(self) -> None:
         positive_int("num_members", self.num_members)
@@ -89,6 +94,7 @@ class Ensemble(eqx.Module):
 
     @property
     def is_sparse(self) -> bool:
+        """Whether only the rows in a batch are updated."""
         return self.sparse_rows != "no"
 
     @property
@@ -96,11 +102,49 @@ class Ensemble(eqx.Module):
         return self.num_members
 
     @property
-    def by_gradient(self) -> bool:
-        return True
+    def has_prior(self) -> bool:
+        return self.prior is not None
+
+    @property
+    def stores_prior(self) -> bool:
+        return self.prior is not None and not isinstance(self.prior, TABLES)
+
+    def check_learning(self, shared_batch: bool, lagged: bool, prioritised: bool) -> None:
+        """Check that sparse rows, if used, go with the settings of Q-learning.
+
+        Args:
+            shared_batch: Whether all streams learn from the same minibatch.
+            lagged: Whether a target network lags behind the online one.
+            prioritised: Whether minibatches are drawn by priority.
+
+        Raises:
+            ValueError: If sparse rows do not support a setting; the message names the remedy.
+        """
+        if not self.is_sparse:
+            return
+        if prioritised:
+            raise ValueError("priority above 0 does not go with sparse rows; use priority=0 or sparse_rows='no'")
+        if lagged:
+            raise ValueError(
+                "target_period above 1 or target_rate below 1 would copy the whole table that sparse_rows spares; "
+                "use target_period=1, target_rate=1 or sparse_rows='no'"
+            )
+        if shared_batch != (self.sparse_rows == "shared"):
+            raise ValueError(
+                f"shared_batch={shared_batch} does not go with sparse_rows={self.sparse_rows!r}; "
+                f"use sparse_rows={'shared' if shared_batch else 'own'!r}"
+            )
 
     def init(self, key: PRNGKeyArray, x: Any) -> BeliefState:
-        """K members and their priors, from K independent keys; x is one example input."""
+        """Initialise K members and their prior functions, from independent keys.
+
+        Args:
+            key: PRNG key.
+            x: One example input.
+
+        Returns:
+            The initial state.
+        """
         params, frozen = jax.vmap(lambda k: self._init_member(k, x))(jax.random.split(key, self.num_members))
         if self.is_sparse:
             params = sparse_params(params, self.sparse_rows == "shared")
@@ -122,15 +166,43 @@ class Ensemble(eqx.Module):
         return params, Frozen(prior, anchor, buffers)
 
     def draw(self, state: BeliefState, key: PRNGKeyArray) -> Int[Array, ""]:
-        """A member, uniformly (the paper's j ~ Unif[1..K])."""
+        """Draw a member, uniformly (the paper's j ~ Unif[1..K]).
+
+        Args:
+            state: State of the belief.
+            key: PRNG key.
+
+        Returns:
+            Index of the member.
+        """
         return jax.random.randint(key, (), 0, self.num_members)
 
     def output(self, params: PyTree, frozen: Frozen, x: Any, prior: Array | None = None) -> Float[Array, "output size"]:
-        """ONE member at ONE input; its prior value there may be handed in."""
+        """Evaluate ONE member at ONE input.
+
+        Args:
+            params: Weights of the member.
+            frozen: Its prior function and buffers.
+            x: One input, without batch axis.
+            prior: Its unscaled prior value at x, if already known.
+
+        Returns:
+            `head.size` numbers for each output.
+        """
         return self.with_prior(self.network.apply(eqx.combine(params, frozen.buffers), x), frozen, x, prior)
 
     def with_prior(self, flat: Array, frozen: Frozen, x: Any, prior: Array | None) -> Float[Array, "output size"]:
-        """A network's flat output at ONE input, the prior function added."""
+        """Add the prior function to a network's flat output at ONE input.
+
+        Args:
+            flat: The flat output.
+            frozen: Prior function of the member.
+            x: One input, without batch axis.
+            prior: Its unscaled prior value at x, if already known.
+
+        Returns:
+            `head.size` numbers for each output.
+        """
         out = shape_output(flat, self.num_outputs, self.head.size)
         if self.prior is None:
             return out
@@ -139,13 +211,30 @@ class Ensemble(eqx.Module):
         return jax.vmap(self.head.add_prior)(out, self.prior_scale * prior)
 
     def prior_value(self, frozen: Frozen, x: Any) -> Float[Array, "output prior"]:
-        """ONE member's prior function at ONE input, unscaled. It never changes, so compute it once per example."""
+        """Evaluate ONE member's prior function at ONE input, unscaled. It never changes, so compute it once per
+        example.
+
+        Args:
+            frozen: Prior function of the member.
+            x: One input, without batch axis.
+
+        Returns:
+            The prior value.
+        """
         assert self.prior is not None
         value = self.prior.apply(frozen.prior, x)
         return shape_output(jax.lax.stop_gradient(value), self.num_outputs, self.head.prior_size)
 
     def prior_values(self, state: BeliefState, x: Any) -> Float[Array, "stream batch output prior"] | None:
-        """All members' priors on a shared batch of inputs, for `Batch.prior`."""
+        """Evaluate all members' prior functions on a shared batch of inputs, for `Batch.prior`.
+
+        Args:
+            state: State of the belief.
+            x: Inputs [batch, ...].
+
+        Returns:
+            Unscaled prior values; None if there are no prior functions.
+        """
         if self.prior is None:
             return None
 
@@ -158,7 +247,16 @@ class Ensemble(eqx.Module):
         return values_of(self.head, self.member_output(state, index, x))
 
     def member_output(self, state: BeliefState, index: Int[Array, ""], x: Any) -> Float[Array, "output size"]:
-        """The member of that number at ONE input."""
+        """Evaluate a member at ONE input.
+
+        Args:
+            state: State of the belief.
+            index: Index of the member.
+            x: One input, without batch axis.
+
+        Returns:
+            `head.size` numbers for each output.
+        """
         if isinstance(self.network, Table):  # one row of every member is less work than a copy of one member's table
             return self.forward(state, jax.random.key(0), x[None], shared=True)[index, 0]
         params, frozen = jax.tree.map(lambda leaf: leaf[index], (state.params, state.frozen))
@@ -167,7 +265,18 @@ class Ensemble(eqx.Module):
     def forward(
         self, state: BeliefState, key: PRNGKeyArray, x: Any, prior: Array | None = None, shared: bool = False
     ) -> Float[Array, "stream batch output size"]:
-        """Member k on stream k's inputs, or all members on the same ones."""
+        """Evaluate member k on the inputs of stream k, or all members on the same inputs.
+
+        Args:
+            state: State of the belief.
+            key: Unused.
+            x: Inputs [stream, batch, ...], or [batch, ...] if `shared`.
+            prior: Unscaled prior values at x, if already known.
+            shared: Whether all streams have the same inputs.
+
+        Returns:
+            `head.size` numbers for each stream, example and output.
+        """
         if self.is_sparse:
             rows = self._rows(state.params, x, shared)
             return self._after_rows(state.params.rest, state.frozen, rows, x, prior, shared)
@@ -177,18 +286,33 @@ class Ensemble(eqx.Module):
 
         return jax.vmap(member, in_axes=(0, 0, None if shared else 0, 0))(state.params, state.frozen, x, prior)
 
-    def observe(self, state: BeliefState, batch: Batch) -> BeliefState:
-        return state
-
     def losses(self, state: BeliefState, batch: Batch, key: PRNGKeyArray) -> Float[Array, " stream"]:
-        """What each member minimises."""
+        """Compute the loss of each member.
+
+        Args:
+            state: State of the belief.
+            batch: Examples.
+            key: Unused.
+
+        Returns:
+            One loss per member.
+        """
         losses = stream_losses(self.head, self.forward(state, key, batch.x, batch.prior, batch.shared), batch)
         if self.l2 is not None:
             losses = losses + jax.vmap(self.l2.penalty)(state.params, state.frozen.anchor, batch.count)
         return losses
 
     def update(self, state: BeliefState, batch: Batch, key: PRNGKeyArray) -> tuple[BeliefState, Info]:
-        """One optimiser step of every member on its own stream."""
+        """Perform one optimiser step of every member on its own stream.
+
+        Args:
+            state: State of the belief.
+            batch: Examples.
+            key: PRNG key.
+
+        Returns:
+            The new state, and the losses.
+        """
         if self.is_sparse:
             return self._sparse_update(state, batch)
         return gradient_step(self, state, batch, key, per_stream=True)
@@ -199,7 +323,7 @@ class Ensemble(eqx.Module):
         assert isinstance(adam, Adam)
         if self.sparse_rows == "shared":
             if not shared:
-                raise ValueError("sparse_rows='shared' looks at inputs that all members share; use sparse_rows='own'")
+                raise ValueError("sparse_rows='shared' needs inputs that all members share; use sparse_rows='own'")
             rows = read(adam, params.rows, x, params.step)
             return jnp.moveaxis(rows.reshape(len(x), self.num_members, -1), 1, 0)
         x = jnp.broadcast_to(x, (self.num_members, x.shape[-1]))

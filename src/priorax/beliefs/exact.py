@@ -1,4 +1,4 @@
-"""Exact Bayes for linear-Gaussian models: equation (3), the reference that the others approximate."""
+"""Exact Bayes for linear-Gaussian models: equation (3), the reference that the other beliefs approximate."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from priorax.beliefs.base import Batch, BeliefState, Info, check_number
+from priorax.beliefs.base import Batch, Belief, BeliefState, Info, check_number
 from priorax.checks import positive
 from priorax.heads import Head, Scalar
 
@@ -16,39 +16,41 @@ from priorax.heads import Head, Scalar
 class Root(NamedTuple):
     """The posterior by a square root of its precision: precision = factor' factor, factor @ mean = moment.
 
-    The precision itself squares the features, which float32 does not carry where they are large beside what they differ
-    by: [1, 1000 + u] would have no inverse."""
+    The precision itself squares the features, which exceeds float32 accuracy if they are large compared with their
+    differences: [1, 1000 + u] would have no inverse.
+    """
 
     factor: Float[Array, "feature feature"]
-    """Upper triangular."""
+    """Upper triangular square root."""
     moment: Float[Array, "feature output"]
+    """Right-hand side of the equation for the mean."""
 
 
-class ExactBayes(eqx.Module):
-    """theta ~ N(prior_mean, prior_variance I), y = features(x)' theta + N(0, noise_std²)."""
+class ExactBayes(Belief):
+    """Bayesian linear regression: theta ~ N(prior_mean, prior_variance I), y = features(x)' theta + N(0, noise_std²)
+    noise.
+    """
 
     features: Callable[[Any], Array] = eqx.field(static=True, default=jnp.ravel)
-    """What the model is linear in."""
+    """Feature function, in which the model is linear."""
     prior_variance: float | Float[Array, ""] = 1.0
-    """lambda."""
+    """Prior variance lambda."""
     noise_std: float | Float[Array, ""] = 1.0
-    """sigma."""
+    """Noise standard deviation sigma."""
     prior_mean: float | Float[Array, ""] = 0.0
-    """theta bar, the same for every weight."""
+    """Prior mean theta bar, the same for every weight."""
     num_outputs: int = eqx.field(static=True, default=1)
+    """Number of regression targets."""
     head: Head = eqx.field(static=True, default=Scalar())
-
-    @property
-    def num_streams(self) -> int:
-        return 1
-
-    @property
-    def by_gradient(self) -> bool:
-        return False
+    """Interpretation of an output."""
 
     def __check_init__(self) -> None:
         check_number(positive, "prior_variance", self.prior_variance)
         check_number(positive, "noise_std", self.noise_std)
+
+    @property
+    def by_gradient(self) -> bool:
+        return False
 
     def init(self, key: PRNGKeyArray, x: Any) -> BeliefState:
         dim = jax.eval_shape(self.features, x).size
@@ -57,13 +59,28 @@ class ExactBayes(eqx.Module):
         return BeliefState((), aux=Root(scale * jnp.eye(dim), moment))
 
     def posterior(self, state: BeliefState) -> tuple[Float[Array, "feature output"], Float[Array, "feature feature"]]:
-        """Mean and covariance of theta given the data: equation (3)."""
+        """Compute mean and covariance of theta given the data: equation (3).
+
+        Args:
+            state: State of the belief.
+
+        Returns:
+            Mean and covariance.
+        """
         root: Root = state.aux
         inverse = _solve(root.factor, jnp.eye(root.factor.shape[0]))
         return _solve(root.factor, root.moment), inverse @ inverse.T
 
     def draw(self, state: BeliefState, key: PRNGKeyArray) -> Float[Array, "feature output"]:
-        """theta, a sample of the posterior."""
+        """Sample theta from the posterior.
+
+        Args:
+            state: State of the belief.
+            key: PRNG key.
+
+        Returns:
+            The sample.
+        """
         root: Root = state.aux
         return _solve(root.factor, root.moment + jax.random.normal(key, root.moment.shape))
 
@@ -78,7 +95,15 @@ class ExactBayes(eqx.Module):
         return jax.vmap(lambda row: self.value(state, theta, row))(rows)[None, :, :, None]
 
     def observe(self, state: BeliefState, batch: Batch) -> BeliefState:
-        """Condition on a batch, in closed form."""
+        """Condition on a batch, in closed form.
+
+        Args:
+            state: State of the belief.
+            batch: New examples.
+
+        Returns:
+            The new state.
+        """
         rows = batch.x if batch.shared else jax.tree.map(lambda leaf: leaf[0], batch.x)
         phi = jax.vmap(self.features)(rows)
         dim = phi.shape[1]
@@ -89,7 +114,16 @@ class ExactBayes(eqx.Module):
         return state._replace(aux=Root(both[:, :dim], both[:, dim:]))
 
     def update(self, state: BeliefState, batch: Batch, key: PRNGKeyArray) -> tuple[BeliefState, Info]:
-        """Nothing is left to learn by gradient."""
+        """Return the state unchanged: nothing is learned by gradient.
+
+        Args:
+            state: State of the belief.
+            batch: Unused.
+            key: Unused.
+
+        Returns:
+            The state, and a loss of zero.
+        """
         return state, Info(jnp.zeros(1))
 
 

@@ -1,8 +1,8 @@
-"""A Gaussian on every weight: NoisyNet (Fortunato et al. 2018) and Bayes by Backprop (Blundell et al. 2015).
+"""A Gaussian over every weight: NoisyNet (Fortunato et al. 2018) and Bayes by Backprop (Blundell et al. 2015).
 
-Two settings of one belief: NoisyNet learns mean and spread by the loss alone; Bayes by Backprop adds the KL
-divergence to a Gaussian prior. Where they start is a setting too; NoisyNet's is its authors'. A
-training step uses one noise sample per batch, targets another one.
+Two settings of one belief: NoisyNet learns means and standard deviations by the loss alone; Bayes by Backprop adds the
+KL divergence from a Gaussian prior. The initialisation is a setting too; NoisyNet's is that of its paper. A training
+step uses one noise sample per batch; targets use another one.
 """
 
 import itertools
@@ -16,6 +16,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from priorax.beliefs.base import (
     Adam,
     Batch,
+    Belief,
     BeliefState,
     Info,
     Optimizer,
@@ -33,33 +34,39 @@ from priorax.networks import MLP, Layer, Network, as_network
 
 
 class Posterior(NamedTuple):
-    """theta = mean + std(spread) * noise, weight by weight."""
+    """theta = mean + std(spread) * noise, for each weight."""
 
     mean: PyTree
+    """Means of the weights."""
     spread: PyTree
+    """Unconstrained parameters of the standard deviations."""
 
 
-class GaussianWeights(eqx.Module):
-    """See the module's docstring; `noisy` and `bayes_by_backprop` are the usual settings."""
+class GaussianWeights(Belief):
+    """A network with a Gaussian over every weight; `noisy` and `bayes_by_backprop` are the usual settings."""
 
     network: Network = eqx.field(static=True, default=MLP(), converter=as_network)
+    """Architecture of the network."""
     noise: str = eqx.field(static=True, default="factorised")
     """factorised: f(e_in) f(e_out)' with f(e) = sign(e) sqrt|e|, for the layers of MLP and Table (other weights are
-    independent); independent: one normal number per weight."""
+    independent); independent: one normal variable per weight."""
     initial_std: float | Float[Array, ""] = 0.5
-    """The start: for factorised noise divided by sqrt(fan_in), as the authors have it."""
+    """Initial standard deviation; for factorised noise it is divided by sqrt(fan_in), as in the NoisyNet paper."""
     means: str = eqx.field(static=True, default="network")
-    """How means start. network: as the network draws its weights (Glorot's uniform, for MLP and Table); fan_in: weights
-    and biases of the layers of MLP and Table uniform in ±1/sqrt(fan_in) for factorised noise, ±sqrt(3/fan_in) for
-    independent, as NoisyNet's authors have it (other weights as the network draws them)."""
+    """Initialisation of the means. network: as the network draws its weights (Glorot uniform, for MLP and Table);
+    fan_in: weights and biases of the layers of MLP and Table uniform in ±1/sqrt(fan_in) for factorised noise,
+    ±sqrt(3/fan_in) for independent, as in the NoisyNet paper (other weights as the network draws them)."""
     kl_weight: float | Float[Array, ""] | None = None
-    """None: no prior (NoisyNet). Else the factor of KL(q || N(0, prior_std²))/n beside the mean loss: for squared
-    error with noise of variance s², 2 s² is Bayes' own choice; for a log likelihood, 1."""
+    """Weight of KL(q || N(0, prior_std²))/n beside the mean loss; None: no prior (NoisyNet). For squared error with
+    noise variance s², 2 s² is exact Bayes; for a log likelihood, 1."""
     prior_std: float | Float[Array, ""] = 1.0
     """Standard deviation of the prior over each weight."""
     head: Head = eqx.field(static=True, default=Scalar())
+    """Interpretation of an output."""
     num_outputs: int = eqx.field(static=True, default=1)
+    """Number of regression targets, or of actions."""
     optimizer: Optimizer = eqx.field(default=Adam(), converter=as_optimizer)
+    """Optimiser of means and standard deviations."""
 
     def __check_init__(self) -> None:
         one_of("noise", self.noise, ("factorised", "independent"))
@@ -67,21 +74,13 @@ class GaussianWeights(eqx.Module):
         own = [name for name in ("weight_std", "bias_scale") if getattr(self.network, name, None)]
         if self.means == "fan_in" and own:
             raise ValueError(
-                f"{own[0]}={getattr(self.network, own[0])} of the network says how weights start, and so does "
+                f"{own[0]}={getattr(self.network, own[0])} of the network sets the initialisation, and so does "
                 "means='fan_in'; use means='network', or leave it out"
             )
         check_number(positive, "initial_std", self.initial_std)
         check_number(positive, "prior_std", self.prior_std)
         if self.kl_weight is not None:
             check_number(non_negative, "kl_weight", self.kl_weight)
-
-    @property
-    def num_streams(self) -> int:
-        return 1
-
-    @property
-    def by_gradient(self) -> bool:
-        return True
 
     def init(self, key: PRNGKeyArray, x: Any) -> BeliefState:
         num_out = self.num_outputs * self.head.size
@@ -94,7 +93,7 @@ class GaussianWeights(eqx.Module):
         return BeliefState(params, buffers, self.optimizer.init(params))
 
     def _by_fan_in(self, key: PRNGKeyArray, mean: PyTree) -> PyTree:
-        """Its layers drawn anew."""
+        """Draw the means of the layers anew."""
         layers = [layer for layer in jax.tree.leaves(mean, is_leaf=_is_layer) if _is_layer(layer)]
         sizes = [sum(leaf.size for leaf in jax.tree.leaves(layer)) for layer in layers]
         uniform = jax.random.uniform(key, (sum(sizes),), minval=-1.0, maxval=1.0)
@@ -120,14 +119,22 @@ class GaussianWeights(eqx.Module):
         return spread if self.kl_weight is None else jax.nn.softplus(spread)
 
     def draw(self, state: BeliefState, key: PRNGKeyArray) -> PyTree:
-        """The noise of every weight."""
+        """Draw the noise of every weight.
+
+        Args:
+            state: State of the belief.
+            key: PRNG key.
+
+        Returns:
+            The noise sample.
+        """
         layers = jax.tree.leaves(state.params.mean, is_leaf=_is_layer)
         sizes = [sum(self._noise_sizes(layer)) for layer in layers]
         parts = iter(jnp.split(jax.random.normal(key, (sum(sizes),)), list(itertools.accumulate(sizes))[:-1]))
         return _by_layer(lambda layer: self._noise(next(parts), layer), state.params.mean)
 
     def _noise_sizes(self, layer: PyTree) -> tuple[int, ...]:
-        """How many normal numbers each part of a layer needs."""
+        """Count the normal variables of each part of a layer."""
         if isinstance(layer, Layer) and self.noise == "factorised":
             return layer.weight.shape
         return tuple(leaf.size for leaf in jax.tree.leaves(layer))
@@ -141,7 +148,16 @@ class GaussianWeights(eqx.Module):
         return jax.tree.unflatten(tree, [part.reshape(leaf.shape) for part, leaf in zip(parts, leaves, strict=True)])
 
     def output(self, state: BeliefState, noise: PyTree, x: Any) -> Float[Array, "output size"]:
-        """The network under one noise sample at ONE input."""
+        """Evaluate the network under one noise sample at ONE input.
+
+        Args:
+            state: State of the belief.
+            noise: The noise sample.
+            x: One input, without batch axis.
+
+        Returns:
+            `head.size` numbers for each output.
+        """
         sample = jax.tree.map(lambda m, s, e: m + self._std(s) * e, *state.params, noise)
         whole = eqx.combine(sample, state.frozen)
         return shape_output(self.network.apply(whole, x), self.num_outputs, self.head.size)
@@ -156,11 +172,15 @@ class GaussianWeights(eqx.Module):
         noise = self.draw(state, key)
         return jax.vmap(lambda row: self.output(state, noise, row))(rows)[None]
 
-    def observe(self, state: BeliefState, batch: Batch) -> BeliefState:
-        return state
-
     def kl(self, params: Posterior) -> Float[Array, ""]:
-        """KL(q || prior), in closed form."""
+        """Compute KL(q || prior), in closed form.
+
+        Args:
+            params: The posterior.
+
+        Returns:
+            The divergence.
+        """
 
         def one(mean: Array, spread: Array) -> Array:
             ratio = (self._std(spread) / self.prior_std) ** 2
@@ -181,13 +201,14 @@ class GaussianWeights(eqx.Module):
 def noisy(
     noise: str = "factorised", initial_std: float | None = None, means: str = "fan_in", **settings: Any
 ) -> GaussianWeights:
-    """NoisyNet as its authors start it (Fortunato et al. 2018, section 3.2).
+    """Create a NoisyNet with the initialisation of its paper (Fortunato et al. 2018, section 3.2).
 
     Args:
         noise: factorised or independent.
-        initial_std: The noise at the start; None: 0.5, over sqrt(fan_in), for factorised noise, 0.017 for independent.
-        means: fan_in, uniform in ±1/sqrt(fan_in) (independent: ±sqrt(3/fan_in)); network: as the network draws them.
-        **settings: Of `GaussianWeights`.
+        initial_std: Initial standard deviation; None: 0.5, divided by sqrt(fan_in), for factorised noise, 0.017 for
+            independent.
+        means: fan_in: uniform in ±1/sqrt(fan_in) (independent: ±sqrt(3/fan_in)); network: as the network draws them.
+        **settings: Other settings of `GaussianWeights`.
 
     Returns:
         The belief.
@@ -198,7 +219,16 @@ def noisy(
 
 
 def bayes_by_backprop(kl_weight: float = 1.0, initial_std: float = 0.05, **settings: Any) -> GaussianWeights:
-    """Bayes by Backprop with a Gaussian prior (no mixture)."""
+    """Create Bayes by Backprop with a Gaussian prior (not a mixture).
+
+    Args:
+        kl_weight: Weight of the KL divergence.
+        initial_std: Initial standard deviation of the posterior.
+        **settings: Other settings of `GaussianWeights`.
+
+    Returns:
+        The belief.
+    """
     return GaussianWeights(noise="independent", initial_std=initial_std, kl_weight=kl_weight, **settings)
 
 

@@ -1,29 +1,44 @@
-"""Reading a distributional head as if it were a posterior: the mistake of lemma 5, for measuring it.
+"""Reading a distributional head as if it were a posterior: the error of lemma 5, for comparison.
 
-'Distributional RL' itself is `Ensemble(num_members=1, head=C51(...))` or `Quantiles(...)`, greedy on the mean.
+Distributional RL itself is `Ensemble(num_members=1, head=C51(...))` or `Quantiles(...)`, greedy on the mean.
 """
 
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from priorax.beliefs.base import Batch, BeliefState, Wrapper
-from priorax.beliefs.ensemble import Ensemble
-from priorax.beliefs.shared_torso import SharedTorso
+from priorax.beliefs.base import Belief, BeliefState, Wrapper
 
 
 class Outcomes(Wrapper):
-    """Thompson sampling over outcomes: a draw is a quantile level for each output, apart from each other."""
+    """Thompson sampling over outcomes: a draw is an independent quantile level for each output."""
 
-    base: Ensemble | SharedTorso
-    """Whose head is read."""
+    base: Belief
+    """The belief whose head is sampled: an ensemble, of one member or more."""
 
-    def init(self, key: PRNGKeyArray, x: Any) -> BeliefState:
-        return self.base.init(key, x)
+    def __check_init__(self) -> None:
+        if not self.base.draws_members:
+            raise ValueError(
+                f"base={type(self.base).__name__} has no members whose outcomes could be sampled; "
+                "use an ensemble, such as Ensemble(num_members=1, head=C51())"
+            )
+
+    @property
+    def draws_members(self) -> bool:
+        return False
 
     def draw(self, state: BeliefState, key: PRNGKeyArray) -> PyTree:
-        """A member and the quantile level of each output."""
+        """Draw a member and a quantile level for each output.
+
+        Args:
+            state: State of the belief.
+            key: PRNG key.
+
+        Returns:
+            The draw.
+        """
         key_member, key_level = jax.random.split(key)
         return self.base.draw(state, key_member), jax.random.uniform(key_level, (self.num_outputs,))
 
@@ -31,5 +46,7 @@ class Outcomes(Wrapper):
         member, level = index
         return jax.vmap(self.head.quantile)(self.base.member_output(state, member, x), level)
 
-    def observe(self, state: BeliefState, batch: Batch) -> BeliefState:
-        return self.base.observe(state, batch)
+    def spread(
+        self, state: BeliefState, key: PRNGKeyArray, x: Any, num_draws: int = 100
+    ) -> Float[Array, "batch output"]:
+        return jnp.std(self.functions(state, key, x, num_draws), axis=0)

@@ -1,7 +1,7 @@
 """An ensemble of heads on one torso: "to save computation we use a shared convnet" (section 4.2.3).
 
-The torso is evaluated once for all K members; what reaches it is the mean of the members' gradients, as if each had
-1/K of it. Prior functions have a torso of their own, drawn once, and never trained.
+The torso is evaluated once for all K members; its gradient is the mean of the members' gradients. Prior functions have
+a torso of their own, drawn once and never trained.
 """
 
 from typing import Any, NamedTuple
@@ -14,10 +14,10 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from priorax.beliefs.base import (
     Adam,
     Batch,
+    Belief,
     BeliefState,
     Info,
     Optimizer,
-    Wrapper,
     as_optimizer,
     gradient_step,
     stream_losses,
@@ -25,32 +25,47 @@ from priorax.beliefs.base import (
 )
 from priorax.beliefs.ensemble import Ensemble
 from priorax.checks import positive_int
+from priorax.heads import Head
 from priorax.networks import Convnet, Network, as_network
 
 
 class Parts(NamedTuple):
-    """What belongs to the torso, and what to the members."""
+    """A pytree split into torso and members."""
 
     torso: PyTree
+    """Of the torso."""
     members: PyTree
+    """Of the members, with a leading member axis."""
 
 
-class SharedTorso(Wrapper):
-    """K members, Q_k = f_k(torso(x)) + prior_scale * p_k(prior_torso(x))."""
+class SharedTorso(Belief):
+    """K members on a shared torso, Q_k = f_k(torso(x)) + prior_scale * p_k(prior_torso(x))."""
 
     base: Ensemble
-    """The members: what they look at is the torso's features. Its optimiser is not used."""
+    """The members; their inputs are the torso's features. Its optimiser is not used."""
     torso: Network = eqx.field(static=True, default=Convnet(), converter=as_network)
-    """Trained, and drawn once more for the prior functions."""
+    """The torso's network: trained, and drawn a second time for the prior functions."""
     num_features: int = eqx.field(static=True, default=256)
-    """What the torso gives, after a relu and with a root mean square of one."""
+    """Number of features, after a ReLU and normalisation to a root mean square of one."""
     optimizer: Optimizer = eqx.field(default=Adam(), converter=as_optimizer)
-    """Acts on torso and members together."""
+    """Optimiser of torso and members together."""
 
     def __check_init__(self) -> None:
         positive_int("num_features", self.num_features)
         if self.base.is_sparse or self.base.l2 is not None:
-            raise ValueError("members on a shared torso have neither sparse rows nor an l2 pull; leave both out")
+            raise ValueError("members on a shared torso support neither sparse_rows nor l2; leave both out")
+
+    @property
+    def head(self) -> Head:
+        return self.base.head
+
+    @property
+    def num_outputs(self) -> int:
+        return self.base.num_outputs
+
+    @property
+    def num_streams(self) -> int:
+        return self.base.num_streams
 
     @property
     def num_members(self) -> int:
@@ -58,14 +73,31 @@ class SharedTorso(Wrapper):
 
     @property
     def prior(self) -> Network | None:
+        """The members' prior network; None: no prior functions."""
         return self.base.prior
+
+    @property
+    def has_prior(self) -> bool:
+        return self.base.has_prior
+
+    @property
+    def stores_prior(self) -> bool:
+        return self.base.stores_prior
 
     @property
     def prior_scale(self) -> float | Float[Array, ""]:
         return self.base.prior_scale
 
     def init(self, key: PRNGKeyArray, x: Any) -> BeliefState:
-        """K members, a torso, a torso for the priors, from independent keys; x is one example input."""
+        """Initialise K members, the torso and the priors' torso, from independent keys.
+
+        Args:
+            key: PRNG key.
+            x: One example input.
+
+        Returns:
+            The initial state.
+        """
         key_torso, key_prior, key_members = jax.random.split(key, 3)
         torso = self.torso.init(key_torso, x, self.num_features)
         prior = self.torso.init(key_prior, x, self.num_features) if self.base.prior is not None else ()
@@ -79,15 +111,21 @@ class SharedTorso(Wrapper):
     def value(self, state: BeliefState, index: Int[Array, ""], x: Any) -> Float[Array, " output"]:
         return values_of(self.head, self.member_output(state, index, x))
 
-    def member_output(self, state: BeliefState, index: Int[Array, ""], x: Any) -> Float[Array, "output size"]:
-        """The member of that number at ONE input."""
-        batch = jax.tree.map(lambda leaf: leaf[None], x)
-        return self.forward(state, jax.random.key(0), batch, shared=True)[index, 0]  # members cost little beside it
-
     def forward(
         self, state: BeliefState, key: PRNGKeyArray, x: Any, prior: Array | None = None, shared: bool = False
     ) -> Float[Array, "stream batch output size"]:
-        """Member k on stream k's inputs, or all members on the same ones."""
+        """Evaluate member k on the inputs of stream k, or all members on the same inputs.
+
+        Args:
+            state: State of the belief.
+            key: Unused.
+            x: Inputs [stream, batch, ...], or [batch, ...] if `shared`.
+            prior: Unscaled prior values at x, if already known.
+            shared: Whether all streams have the same inputs.
+
+        Returns:
+            `head.size` numbers for each stream, example and output.
+        """
         axes = 1 if shared else 2
         features = self._features(state.params.torso, x, axes)
         share = 1 / self.num_members
@@ -97,26 +135,51 @@ class SharedTorso(Wrapper):
         return self.base.forward(self._members(state), key, features, prior, shared)
 
     def prior_values(self, state: BeliefState, x: Any) -> Float[Array, "stream batch output prior"] | None:
-        """All members' priors on a shared batch of inputs, for `Batch.prior`."""
+        """Evaluate all members' prior functions on a shared batch of inputs, for `Batch.prior`.
+
+        Args:
+            state: State of the belief.
+            x: Inputs [batch, ...].
+
+        Returns:
+            Unscaled prior values; None if there are no prior functions.
+        """
         return None if self.base.prior is None else self._prior_values(state, x, 1)
 
-    def observe(self, state: BeliefState, batch: Batch) -> BeliefState:
-        return state
-
     def losses(self, state: BeliefState, batch: Batch, key: PRNGKeyArray) -> Float[Array, " stream"]:
-        """What each member minimises."""
+        """Compute the loss of each member.
+
+        Args:
+            state: State of the belief.
+            batch: Examples.
+            key: PRNG key.
+
+        Returns:
+            One loss per member.
+        """
         return stream_losses(self.head, self.forward(state, key, batch.x, batch.prior, batch.shared), batch)
 
     def update(self, state: BeliefState, batch: Batch, key: PRNGKeyArray) -> tuple[BeliefState, Info]:
-        """One optimiser step of the torso and every member."""
+        """Perform one optimiser step of the torso and every member.
+
+        Args:
+            state: State of the belief.
+            batch: Examples.
+            key: PRNG key.
+
+        Returns:
+            The new state, and the losses.
+        """
         return gradient_step(self, state, batch, key)
 
     def _members(self, state: BeliefState) -> BeliefState:
         return BeliefState(state.params.members, state.frozen.members)
 
     def _features(self, torso: PyTree, x: Any, axes: int) -> Float[Array, "*axis feature"]:
-        """The torso at inputs behind so many axes. Its features have a root mean square of one, so that a prior's scale
-        means the same for a dark picture as for a bright one."""
+        """Evaluate the torso on inputs with `axes` leading axes.
+
+        Features have a root mean square of one, so that a prior scale means the same for dark and bright images.
+        """
 
         def evaluate(row: Any) -> Array:
             flat = jax.nn.relu(self.torso.apply(torso, row))

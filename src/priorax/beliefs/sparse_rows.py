@@ -1,19 +1,19 @@
-"""Adam on a big table, touching only the rows of a minibatch.
+"""Adam on a large table, updating only the rows of a minibatch.
 
-The first layer of a `Table` has a row per state; an update's gradient is zero for all but the states in the batch, yet
-dense Adam still decays and moves every row. Here a row is brought up to date when it is next looked at: with
+The first layer of a `Table` has a row per state; the gradient of an update is zero for all but the states in the batch,
+yet dense Adam decays the moments of every row and moves it. Here a row is brought up to date when it is next read: with
 c = b1/sqrt(b2), j steps without gradient move a weight by
 
     -lr * m / (sqrt(v) + eps) * c (1 - c^j)/(1 - c) * sqrt(1 - b2^t)/(1 - b1^t)
 
-and decay m by b1^j and v by b2^j. The bias correction drifts within the skipped steps; it is taken at their mean time
-under the weights c^i, which is dense Adam to first order (tests state the tolerance). It needs c < 1: else moves would
-grow with each step without gradient. A row's weights, moments and last
-step lie side by side: one gather, one scatter. Only where untouched rows have no gradient: not under an l2 pull.
+and decay m by b1^j and v by b2^j. The bias correction changes within the skipped steps; it is evaluated at their mean
+time under the weights c^i, which is dense Adam to first order (tests state the tolerance). It needs c < 1: otherwise
+steps without gradient would grow. A row's weights, moments and last step are stored contiguously: one gather, one
+scatter. It requires that untouched rows have no gradient, so it excludes L2 regularisation.
 
-A row that occurs twice in a batch sums its gradients: each occurrence writes its place in the batch into the row's cell
-of `writer`, whoever stands there afterwards speaks for all. The cells are never cleared, since only those just written
-are read.
+The gradients of a row that occurs twice in a batch are summed: each occurrence writes its position in the batch into
+the row's cell of `writer`, and the one found there afterwards represents all. Cells are never cleared, since only those
+just written are read.
 """
 
 import math
@@ -28,35 +28,44 @@ from priorax.networks import Layer, take_rows
 
 
 class Rows(NamedTuple):
-    """A table: a row per state."""
+    """A table with one row per state."""
 
     weight: Float[Array, "row unit"]
+    """Weights."""
     move: Float[Array, "row unit"]
-    """What Adam last moved the row by, over the learning rate."""
+    """Last Adam step of the row, divided by the learning rate."""
     first: Float[Array, "row unit"]
     """First moment."""
     second: Float[Array, "row unit"]
     """Second moment."""
     last: Int[Array, " row"]
-    """The step of the last update."""
+    """Step of the last update."""
     writer: Int[Array, " row"]
-    """Scratch: who in the batch writes the row."""
+    """Scratch space: the position in the batch that represents the row."""
 
 
 class SparseParams(NamedTuple):
-    """An ensemble's parameters with such a table."""
+    """Parameters of an ensemble whose first layer is such a table."""
 
     rows: Rows
-    """One table per member (a leading axis), or one for all: where members always look at the same rows, their weights
-    lie side by side in it."""
+    """One table per member (a leading axis), or one for all members with their weights side by side, if they always
+    have the same inputs."""
     rest: PyTree
-    """The layers, the first without its table; with a leading member axis."""
+    """The remaining layers, including the first layer without its table; with a leading member axis."""
     step: Int[Array, ""]
-    """Updates so far."""
+    """Number of updates so far."""
 
 
 def sparse_params(params: tuple[Layer, ...], shared: bool) -> SparseParams:
-    """Dense parameters (leading member axis) as sparse ones."""
+    """Convert dense parameters to sparse ones.
+
+    Args:
+        params: Layers with a leading member axis.
+        shared: Whether one table serves all members.
+
+    Returns:
+        The sparse parameters.
+    """
     table = params[0].weight
     rest = (Layer(table[:, :0], params[0].bias), *params[1:])
     side_by_side = jnp.moveaxis(table, 0, 1).reshape(table.shape[1], -1)
@@ -65,13 +74,30 @@ def sparse_params(params: tuple[Layer, ...], shared: bool) -> SparseParams:
 
 
 def fresh(weight: Float[Array, "row unit"]) -> Rows:
-    """A table that was never updated."""
+    """Create a table that was never updated.
+
+    Args:
+        weight: Initial weights.
+
+    Returns:
+        The table.
+    """
     zeros, never = jnp.zeros_like(weight), jnp.zeros(weight.shape[0], int)
     return Rows(weight, zeros, zeros, zeros, never, never)
 
 
 def read(adam: Adam, rows: Rows, x: Int[Array, "..."], step: Int[Array, ""]) -> Float[Array, "... unit"]:
-    """Weights as dense Adam would have them after `step` updates; zeros outside the table."""
+    """Read weights as dense Adam would have them after `step` updates; zeros for indices outside the table.
+
+    Args:
+        adam: The optimiser.
+        rows: The table.
+        x: Row indices.
+        step: Number of updates so far.
+
+    Returns:
+        One row of weights per index.
+    """
     last = take_rows(rows.last[:, None], x).astype(float)
     skipped = step - last
     c = adam.b1 / adam.b2**0.5
@@ -89,8 +115,19 @@ def write(
     gradient: Float[Array, "batch unit"],
     step: Int[Array, ""],
 ) -> Rows:
-    """One Adam update, the `step`-th, of the rows at x, whose weights were read; rows that occur twice sum their
-    gradients."""
+    """Perform one Adam update of the rows at x; gradients of rows that occur twice are summed.
+
+    Args:
+        adam: The optimiser.
+        rows: The table.
+        x: Row indices.
+        weight: Weights of these rows, from `read`.
+        gradient: Their gradients.
+        step: Number of this update, from 1.
+
+    Returns:
+        The updated table.
+    """
     outside, place = rows.last.shape[0], jnp.arange(x.shape[0])
     x = jnp.where(x < 0, outside, x)
     writer = rows.writer.at[x].set(place, mode="drop")
@@ -117,11 +154,11 @@ def write(
 
 
 def _correction(adam: Adam, t: Array) -> Array:
-    """Adam's bias correction at step t."""
+    """Compute Adam's bias correction at step t."""
     t = jnp.maximum(t, 1.0)
     return jnp.sqrt(1 - _power(adam.b2, t)) / (1 - _power(adam.b1, t))
 
 
 def _power(base: float, exponent: Array) -> Array:
-    """base^exponent; `exp` is vectorised on a CPU where `pow` is not."""
+    """Compute base^exponent by `exp`, which is vectorised on CPU, unlike `pow`."""
     return (exponent == 0).astype(float) if base == 0 else jnp.exp(exponent * math.log(base))

@@ -17,7 +17,14 @@ from priorax.cli.options import as_options
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; returns the exit code."""
+    """Run the command line.
+
+    Args:
+        arguments: Command-line arguments; by default those of the process.
+
+    Returns:
+        The exit code.
+    """
     arguments = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
@@ -42,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _enable_cache() -> None:
-    """Keep compiled programs if there is a place for them; without one, only compile again."""
+    """Enable the compilation cache, if possible."""
     from priorax.caching import enable_compilation_cache
 
     try:
@@ -53,6 +60,13 @@ def _enable_cache() -> None:
 
 
 def parse(arguments: list[str]) -> Any:
-    """The command that these words mean."""
+    """Parse the command line.
+
+    Args:
+        arguments: Command-line arguments.
+
+    Returns:
+        The command.
+    """
     words = "Randomized prior functions: ensembles that know what they do not know."
     return tyro.cli(Command, prog="priorax", args=arguments, description=words)

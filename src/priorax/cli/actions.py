@@ -1,4 +1,4 @@
-"""What each command does. The rest of the package is imported late, so that `--help` is instant."""
+"""Implementations of the commands. The rest of the package is imported late, so that `--help` is instant."""
 
 import contextlib
 import sys
@@ -11,6 +11,7 @@ from rich.prompt import Confirm
 from rich.table import Table
 
 from priorax.cli.commands import (
+    Agents,
     Apex,
     Bsuite,
     Check,
@@ -18,6 +19,7 @@ from priorax.cli.commands import (
     Completion,
     Demo,
     Doctor,
+    Environments,
     Fit,
     Inspect,
     Playground,
@@ -103,17 +105,17 @@ def _show(title: str, result: Any) -> int:
 def _scale(command: Scale) -> int:
     from priorax.agents import settings
     from priorax.checks import checked_seed
-    from priorax.envs.registry import lives_on_host, make_world
+    from priorax.envs.registry import lives_on_host, make_world, preset_for
     from priorax.training.prior_scale import propose, without_auto
-    from priorax.training.request import parse_changes, preset_for
+    from priorax.training.request import parse_changes
 
     checked_seed(command.seed)
     preset = command.preset or preset_for(command.env)
-    chosen = settings(command.agent, preset, **without_auto(parse_changes(command.set)))
+    chosen = settings(command.agent, preset, **without_auto(parse_changes(command.agent, command.set)))
     lanes = chosen.lanes if lives_on_host(command.env) else 4
     asked: dict[str, Any] = {"size": command.size, "game": command.game, "seed": command.seed, "hold": chosen.hold}
     with contextlib.closing(make_world(command.env, lanes, **asked)) as world:
-        found = propose(chosen, world, command.seed, command.steps, command.smallest)
+        found = propose(command.agent, chosen, world, command.seed, command.steps, command.smallest)
     _print_summary(f"a prior's scale for {command.env}", found.summary())
     say(f"pass --set prior_scale={found.scale:.3g}, or prior_scale=auto to have this done at the start of a run")
     return 0
@@ -140,11 +142,88 @@ def _bsuite(command: Bsuite) -> int:
             seed=command.seed,
             episodes=command.episodes,
             preset=command.preset,
-            changes=parse_changes(command.set),
+            changes=parse_changes(command.agent, command.set),
             report=report,
             announce=say,
         )
     _print_summary("bsuite's scores", summary(scores(command.out, command.episodes)))
+    return 0
+
+
+def _agents(command: Agents) -> int:
+    if command.name is None:
+        return _list_agents(command.preset)
+    from priorax.agents import agent_spec
+    from priorax.agents.settings import meanings, type_name
+
+    spec = agent_spec(command.name)
+    values, others = _values(spec, command.preset)
+    header = ("setting", "type", *((command.preset,) if command.preset else ("default", "in presets")), "meaning")
+    table = Table(*header, title=_title(spec))
+    words = meanings(spec.settings)
+    for name, value in values.items():
+        shown = (value,) if command.preset else (value, others.get(name, ""))
+        table.add_row(*map(escape, (name, type_name(spec.settings, name), *shown, words[name])))
+    console.print(table)
+    say(f"change them with: priorax train --agent {spec.name} --set NAME=VALUE ...")
+    return 0
+
+
+def _title(spec: Any) -> str:
+    return f"{spec.name}: {spec.summary}" if spec.summary else spec.name
+
+
+def _list_agents(preset: str | None) -> int:
+    from priorax.agents import agents
+    from priorax.names import AGENT_PLUGINS, AGENTS, distribution, plugins
+
+    if preset is not None:
+        raise ValueError(f"preset={preset!r} is for the settings of one agent; pass its name too, as in: agents bsp")
+    homes = {point.name: distribution(point) for point in plugins(AGENT_PLUGINS)}
+    found = agents()
+    rows = [(name, spec.summary, "priorax" if name in AGENTS else homes.get(name, "")) for name, spec in found.items()]
+    _print_summary("agents", [("name", "what it is", "from"), *rows])
+    say("priorax agents NAME shows the settings of one")
+    return 0
+
+
+def _values(spec: Any, preset: str | None) -> tuple[dict[str, str], dict[str, str]]:
+    """The value of each setting, in one preset; or by default, and what differs from it in others."""
+    import dataclasses
+
+    from priorax.agents import PRESETS, settings
+    from priorax.report.runs import word
+
+    def shown(name: str) -> dict[str, str]:
+        return {each: word(value) for each, value in dataclasses.asdict(settings(spec, name)).items()}
+
+    if preset is not None:
+        return shown(preset), {}
+    first, others = shown("tuned"), dict[str, list[str]]()
+    for name in dict.fromkeys([*PRESETS, *spec.presets]):
+        with contextlib.suppress(ValueError):  # not for this agent
+            for each, value in shown(name).items():
+                if value != first[each]:
+                    others.setdefault(each, []).append(f"{name} {value}")
+    return first, {each: ", ".join(values) for each, values in others.items()}
+
+
+def _environments(command: Environments) -> int:
+    from priorax.envs import environments
+    from priorax.names import ENVIRONMENT_PLUGINS, ENVIRONMENTS, distribution, plugins
+
+    homes = {point.name: distribution(point) for point in plugins(ENVIRONMENT_PLUGINS)}
+    rows = [
+        (
+            name,
+            spec.summary,
+            spec.preset or "by what it shows",
+            "priorax" if name in ENVIRONMENTS else homes.get(name, ""),
+        )
+        for name, spec in environments().items()
+    ]
+    _print_summary("environments", [("name", "what it is", "preset", "from"), *rows])
+    say("and those of libraries, by name: gymnasium:CartPole-v1, gymnax:CartPole-v1, bsuite:deep_sea/3")
     return 0
 
 
@@ -315,6 +394,11 @@ def _predict(command: Predict) -> int:
 def _doctor(command: Doctor) -> int:
     from priorax.doctor import examine
 
+    if command.agents:
+        return _conformance(command)
+    for name in ("agent", "backend"):
+        if getattr(command, name) is not None:
+            raise ValueError(f"{name}={getattr(command, name)!r} is for --agents; pass --agents too")
     findings = examine()
     table = Table("", "what", "found", "remedy")
     for finding in findings:
@@ -322,6 +406,39 @@ def _doctor(command: Doctor) -> int:
         table.add_row(sign, finding.name, escape(finding.value), escape(finding.remedy))
     console.print(table)
     return 0 if all(finding.ok for finding in findings) else 1
+
+
+def _conformance(command: Doctor) -> int:
+    import importlib.util
+
+    from priorax.agents import agent_spec, agents
+    from priorax.analysis.conformance import table
+    from priorax.checks import one_of
+    from priorax.training.setup import BACKENDS
+
+    installed = [name for name in BACKENDS if name != "ray" or importlib.util.find_spec("ray") is not None]
+    backends = command.backend.split(",") if command.backend else installed
+    names = command.agent.split(",") if command.agent else list(agents())
+    for name in backends:
+        one_of("backend", name, BACKENDS)
+    for name in names:
+        agent_spec(name)
+    total = len(names) * len(backends)
+    rows: list[Any] = []
+    with count_bar(total, "checking agents") as update:
+        for row in table(names, tuple(backends), lambda words: update(len(rows), words)):
+            rows.append(row)
+        update(total, "")
+    shown = Table("", "agent", "backend", "what holds", title="Every agent on every backend")
+    for row in rows:
+        sign = "[bold red]✗[/]" if not row.holds else "[dim]–[/]" if row.refused is not None else "[green]✓[/]"
+        checked = {name: held for name, held in row.checks.items() if held is not None}
+        words = ", ".join(name if held else f"[bold red]not: {name}[/]" for name, held in checked.items())
+        shown.add_row(sign, row.agent, row.backend, words if row.refused is None else escape(row.refused))
+    console.print(shown)
+    wrong = sum(not row.holds for row in rows)
+    console.print(f"{len(rows) - wrong} of {len(rows)} behave, or are refused with a remedy")
+    return 1 if wrong else 0
 
 
 RUN: dict[type, Callable[[Any], int]] = {
@@ -339,7 +456,9 @@ RUN: dict[type, Callable[[Any], int]] = {
     Scale: _scale,
     Inspect: _inspect,
     Bsuite: _bsuite,
+    Agents: _agents,
+    Environments: _environments,
     Completion: _completion,
     Doctor: _doctor,
 }
-"""What each command does; it gives the exit code."""
+"""Function of each command; it returns the exit code."""

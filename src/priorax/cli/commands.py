@@ -1,4 +1,4 @@
-"""What can be asked for on the command line: a dataclass for each command."""
+"""Commands of the command line, one dataclass each."""
 
 import typing
 from dataclasses import dataclass, field, fields
@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
+from priorax import names
+
 
 @dataclass(frozen=True)
 class Check:
@@ -16,221 +18,239 @@ class Check:
 
 @dataclass(frozen=True)
 class Reproduce:
-    """Reproduce a figure or table of the paper: rows (CSV) and pictures (PNG, SVG)."""
+    """Reproduce a figure or table of the paper: data (CSV) and images (PNG, SVG)."""
 
     name: Annotated[str, tyro.conf.Positional]
-    """figure1, figure2, figure3, figure4, figure5, figure6, figure8, figure9, figure10, figure11, figure12, figure13,
-    table1, curves, novelty, ablation, bsuite, bsuite_swingup, bandits, gymnasium or pixels."""
+    """Name of the figure or table; `priorax reproduce --help` lists them."""
     preset: Literal["quick", "paper"] = "quick"
     """quick: minutes on two cores; paper: the paper's size."""
     out: Path = field(default_factory=lambda: Path("results"))
-    """The folder to write to."""
+    """Output folder."""
     draw_only: bool = False
-    """Run nothing, draw what rows are there."""
+    """Plot existing data without running anything."""
 
 
 @dataclass(frozen=True)
 class Compare:
-    """Agents side by side: episodes to learn against size, a table and a picture. Stopped and run again, it goes on.
+    """Compare agents: episodes to learn by problem size, as a table and a plot. An interrupted comparison is continued.
 
     priorax compare --agents bsp,noisy,dropout,ucb --sizes 5,10,15,20 --seeds 5
     """
 
     agents: str = "bsp,eps_greedy"
-    """Names, with commas: bsp, bsr, bs, ensemble, eps_greedy, dropout, noisy, bbb, c51, qr, ucb, rlsvi, psrl, ucrl."""
+    """Comma-separated names of agents; `priorax agents` lists them."""
     env: str = "deep_sea"
-    """An environment that has sizes: deep_sea or deep_sea_stochastic."""
+    """An environment that has sizes and measures regret, such as DeepSea."""
     sizes: str = "5,10,15,20"
-    """Sizes, with commas; an agent goes on to the next one if any of its seeds learned the last."""
+    """Comma-separated sizes; an agent proceeds to the next size if any of its seeds learned the previous one."""
     seeds: int = 5
-    """How many, from 0."""
+    """Number of seeds, from 0."""
     episodes: int = 1000
-    """A run that has not learned by then, has not."""
+    """Maximum number of episodes per run."""
     preset: str = "tuned"
-    """Hyperparameters: tuned or paper."""
+    """Preset of hyperparameters."""
     out: Path = field(default_factory=lambda: Path("results"))
-    """The folder to write to."""
+    """Output folder."""
 
 
 @dataclass(frozen=True)
 class Demo:
-    """Why priors matter, in under three minutes: figures 13 and 12 of the paper, and DeepSea learned."""
+    """Show in under three minutes why priors matter: figures 13 and 12 of the paper, and learning on DeepSea."""
 
     out: Path = field(default_factory=lambda: Path("demo"))
-    """The folder to write to."""
+    """Output folder."""
 
 
 @dataclass(frozen=True)
 class Train:
-    """Train an agent: rows, TensorBoard events and checkpoints go to a folder. Killed and resumed, a compiled run gives
-    the same rows; one on the host (Atari, Gymnasium, bsuite) goes on with what it learned, in new episodes.
+    """Train an agent: logs, TensorBoard events and checkpoints are written to a folder. A resumed compiled run gives
+    identical results; a resumed run on the host (Atari, Gymnasium, bsuite) continues with the trained agent in new
+    episodes.
 
-    A run goes on with `priorax train --resume DIR`, which needs no other argument.
+    Resume a run with `priorax train --resume DIR`, without other arguments.
     """
 
     agent: str | None = None
-    """bsp (default), bsr, bs, ensemble, eps_greedy, dropout, noisy, bbb, c51, qr, ucb, rlsvi, psrl, ucrl or d4pg."""
+    """Name of the agent (default bsp); `priorax agents` lists them, `priorax agents NAME` shows the settings of one."""
     env: str | None = None
-    """deep_sea (default), deep_sea_stochastic, deep_sea_no_reward, bernoulli_bandit, linear_bandit, gp_bandit,
-    cartpole_swingup, cartpole_swingup_wide, cartpole_swingup_smooth, cartpole_balance or bsuite_cartpole_swingup; from
-    pixels, in many lanes at once: pixel_deep_sea, or atari with --game; those of others, as gymnasium:CartPole-v1,
-    gymnax:CartPole-v1, bsuite:deep_sea/3."""
+    """Name of the environment (default deep_sea), or one of a library: gymnasium:CartPole-v1, gymnax:CartPole-v1,
+    bsuite:deep_sea/3; `priorax train --help` lists them."""
     game: str | None = None
-    """Of --env atari: Freeway, MontezumaRevenge, or any other (extra `atari`)."""
+    """Game of --env atari: Freeway, MontezumaRevenge, or any other (extra `atari`)."""
     size: int | None = None
     """N of DeepSea (default 10); a linear bandit's dimension, a GP bandit's arms, bsuite's difficulty plus one."""
     seed: int | None = None
-    """Everything random follows from it (default 0)."""
+    """Random seed (default 0)."""
     episodes: int | None = None
-    """How many (default 2000, unless --steps says how long)."""
+    """Number of episodes (default 2000, unless --steps is given)."""
     steps: int | None = None
-    """Actions, over all lanes (from pixels, in Gymnasium and bsuite default 100000, unless --episodes says how
-    long)."""
+    """Number of actions, over all lanes (default 100000 from pixels, in Gymnasium and bsuite, unless --episodes is
+    given)."""
     preset: str | None = None
-    """Hyperparameters: tuned, swingup, small, gymnasium or finite (default: as the environment is);
-    paper, as in its appendix B; apex, those of Ape-X, for larger machines."""
+    """Preset of hyperparameters (default: the environment's own)."""
     set: tuple[str, ...] = ()
-    """Changes to the preset, as in --set prior_scale=3 num_members=10; prior_scale=auto has one proposed."""
+    """Changes to the preset, as in --set prior_scale=3 num_members=10; prior_scale=auto chooses it automatically.
+    `priorax agents NAME` lists the settings of an agent."""
     evaluate_every: int | None = None
-    """So many actions apart, try what would be deployed, in episodes of its own (default: never)."""
+    """Actions between evaluations of the deployed policy, in separate episodes (default: never)."""
     evaluation_episodes: int | None = None
-    """How many each time (default 10)."""
+    """Episodes of each evaluation (default 10)."""
     deploy: Literal["mean", "vote", "member"] | None = None
-    """What is tried: the best action by the mean of all members (default), by their vote, or by one drawn for each
-    episode."""
+    """How the deployed policy chooses actions: by the mean over members (default), by their majority vote, or by one
+    member drawn for each episode."""
     out: Path | None = None
-    """The folder to write to (default runs/AGENT-ENV-SIZE-SEED, or runs/AGENT-ENV-SEED)."""
+    """Output folder (default runs/AGENT-ENV-SIZE-SEED, or runs/AGENT-ENV-SEED)."""
     resume: Path | None = None
-    """The folder of a run to go on with."""
+    """Folder of a run to resume."""
     overwrite: bool = False
-    """Replace a run that is in the folder already."""
+    """Replace an existing run in the folder."""
     force: bool = False
-    """With --resume: go on with a run of another version of priorax, where its files have the same format."""
+    """With --resume: resume a run of another version of priorax, if its files have the same format."""
     stop_when_learned: bool = False
-    """Stop at the paper's measure: average regret below 0.9."""
+    """Stop when the average regret falls below 0.9, the paper's criterion."""
     checkpoint_seconds: float = 60.0
-    """A checkpoint at least so often."""
+    """Maximum number of seconds between checkpoints."""
     json: bool = False
-    """End with one line of JSON on standard output; the bar goes to standard error."""
+    """Print the result as one line of JSON on standard output; the progress bar goes to standard error."""
 
 
 @dataclass(frozen=True)
 class Apex:
-    """Train from pixels on Ray: many actors, sharded replay, one learner; here, or on a cluster with --address.
+    """Train from pixels on Ray: many actors, sharded replay, one learner; on this machine, or on a cluster with
+    --address.
 
     priorax apex --env atari --game Freeway --actors 2 --steps 100000
     """
 
     agent: str | None = None
-    """bsp (default), or any other that learns Q by gradient."""
+    """Name of an agent that learns Q by gradient (default bsp)."""
     env: str | None = None
-    """atari (default) or pixel_deep_sea."""
+    """Name of an environment on the host (default atari)."""
     game: str | None = None
-    """Of --env atari: Freeway, MontezumaRevenge, or any other."""
+    """Game of --env atari: Freeway, MontezumaRevenge, or any other."""
     size: int | None = None
     """N of pixel_deep_sea (default 10)."""
     seed: int | None = None
-    """What actors do follows from it; in which order their data comes does not."""
+    """Random seed (default 0) of the actors; the order in which their data arrives is not deterministic."""
     steps: int | None = None
-    """Actions over all actors and lanes (default 100000)."""
+    """Number of actions, over all actors and lanes (default 100000)."""
     actors: int | None = None
-    """Processes that play, each in as many lanes as the preset says (default 2)."""
+    """Number of rollout processes, each with as many lanes as in the preset (default 2)."""
     shards: int | None = None
-    """Processes that keep replay (default 1)."""
+    """Number of replay processes (default 1)."""
     address: str | None = None
-    """Of a Ray cluster, or auto; without it, Ray is started here."""
+    """Address of a Ray cluster, or auto (default: start Ray on this machine)."""
     preset: str | None = None
-    """Hyperparameters: small (default), or apex, those of Ape-X."""
+    """Preset of hyperparameters (default: the environment's own, small from pixels; apex has those of Ape-X)."""
     set: tuple[str, ...] = ()
     """Changes to the preset, as in --set prior_scale=3 num_members=10."""
     out: Path | None = None
-    """The folder to write to (default runs/AGENT-GAME-SEED)."""
+    """Output folder (default runs/AGENT-GAME-SEED)."""
     resume: Path | None = None
-    """The folder of a run to go on with."""
+    """Folder of a run to resume."""
     overwrite: bool = False
-    """Replace a run that is in the folder already."""
+    """Replace an existing run in the folder."""
     force: bool = False
-    """With --resume: go on with a run of another version of priorax, where its files have the same format."""
+    """With --resume: resume a run of another version of priorax, if its files have the same format."""
     checkpoint_seconds: float = 60.0
-    """A checkpoint at least so often."""
+    """Maximum number of seconds between checkpoints."""
     json: bool = False
-    """End with one line of JSON on standard output; the bar goes to standard error."""
+    """Print the result as one line of JSON on standard output; the progress bar goes to standard error."""
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Propose a prior's scale for an environment: act there at random for a while, look at returns and observations.
+    """Propose a prior scale for an environment, from the returns and observations of random actions.
 
     priorax scale --env gymnasium:CartPole-v1
     """
 
     env: str
-    """As in `priorax train`."""
+    """Name of the environment, as in `priorax train`."""
     agent: str = "bsp"
-    """One with prior functions."""
+    """Name of an agent with prior functions."""
     game: str | None = None
-    """Of --env atari."""
+    """Game of --env atari."""
     size: int = 10
-    """Of DeepSea."""
+    """N of DeepSea."""
     seed: int = 0
-    """Of the probe."""
+    """Random seed."""
     steps: int = 2000
-    """Random actions."""
+    """Number of random actions."""
     smallest: float = 1.0
-    """Returns of this size are worth looking for, though none was seen."""
+    """Lower bound of the assumed size of returns, for sparse rewards."""
     preset: str | None = None
-    """Hyperparameters (default: as the environment is)."""
+    """Preset of hyperparameters (default: the environment's own)."""
     set: tuple[str, ...] = ()
     """Changes to the preset."""
 
 
 @dataclass(frozen=True)
 class Inspect:
-    """Print what a run's checkpoint, a model of `priorax fit` or any file of ours is: how far it was, what is in it;
-    checksums."""
+    """Describe a run's checkpoint, a model of `priorax fit` or any other file of priorax: progress, contents,
+    checksums.
+    """
 
     path: Annotated[Path, tyro.conf.Positional]
-    """The folder of a run or of a model, or a .safetensors file."""
+    """Folder of a run or of a model, or a .safetensors file."""
 
 
 @dataclass(frozen=True)
 class Bsuite:
-    """Run bsuite's own environments: results that its analysis reads, and its scores. Run again, it goes on.
+    """Run bsuite's own environments: results for its analysis, and its scores. An interrupted sweep is continued.
 
     priorax bsuite --agent bsp --sweep exploration --out bsuite_results
     """
 
     agent: str = "bsp"
-    """As in `priorax train`."""
+    """Name of the agent, as in `priorax train`."""
     sweep: str = "exploration"
-    """A tag of bsuite (exploration, basic, ...), an experiment (deep_sea), an id (deep_sea/3), or all."""
+    """A bsuite tag (exploration, basic, ...), an experiment (deep_sea), an id (deep_sea/3), or all."""
     episodes: int | None = None
-    """Of each id at most (default: bsuite's own number, often 10000)."""
+    """Maximum number of episodes of each id (default: bsuite's own number, often 10000)."""
     seed: int = 0
-    """Everything random follows from it."""
+    """Random seed."""
     preset: str | None = None
-    """Hyperparameters (default: tuned for DeepSea, gymnasium for the rest)."""
+    """Preset of hyperparameters (default: tuned for DeepSea, gymnasium for the rest)."""
     set: tuple[str, ...] = ()
     """Changes to the preset."""
     out: Path = field(default_factory=lambda: Path("bsuite_results"))
-    """The folder to write to."""
+    """Output folder."""
+
+
+@dataclass(frozen=True)
+class Agents:
+    """List all agents, or the settings of one: type, default, presets, description.
+
+    priorax agents bsp
+    """
+
+    name: Annotated[str | None, tyro.conf.Positional] = None
+    """Agent whose settings to show (default: list all agents)."""
+    preset: str | None = None
+    """Show the values of this preset only (default: those of tuned, and differences in other presets)."""
+
+
+@dataclass(frozen=True)
+class Environments:
+    """List environments, built-in and from plug-ins, each with its preset of hyperparameters."""
 
 
 @dataclass(frozen=True)
 class Completion:
-    """Print completions for a shell.
+    """Print shell completions.
 
     priorax completion bash > ~/.local/share/bash-completion/completions/priorax
     """
 
     shell: Annotated[Literal["bash", "zsh", "fish"], tyro.conf.Positional] = "bash"
-    """Which one."""
+    """Shell to complete for."""
 
 
 @dataclass(frozen=True)
 class Watch:
-    """See an agent: how it explores a DeepSea, as a page with a player; or an episode of what a run has learned, as a
-    GIF (of a cartpole of ours, or of an environment of Gymnasium that draws itself).
+    """Show how agents explore DeepSea, as a web page with a player; or an episode of a trained agent, as a GIF (of a
+    built-in cartpole, or of a Gymnasium environment that can be rendered).
 
     priorax watch --agent bsp,eps_greedy --size 20 --out exploration.html
 
@@ -238,78 +258,82 @@ class Watch:
     """
 
     run: Annotated[Path | None, tyro.conf.Positional] = None
-    """The folder of a run; without it, agents are trained in --env and their exploration is shown."""
+    """Folder of a run; without it, agents are trained in --env and their exploration is shown."""
     agent: str = "bsp,eps_greedy"
     """Without a run: one agent, or two side by side."""
     env: Literal["deep_sea"] = "deep_sea"
-    """Without a run: where they explore."""
+    """Without a run: the environment to explore."""
     size: int = 20
     """N of DeepSea."""
     episodes: int = 320
-    """How many are shown."""
+    """Without a run: number of episodes."""
     out: Path | None = None
-    """The file to write (default RUN/episode.gif, or exploration.html)."""
+    """Output file (default RUN/episode.gif, or exploration.html)."""
     seed: int = 0
-    """Everything random follows from it."""
+    """Random seed."""
     mujoco: bool = False
-    """Of a run: play and draw it in MuJoCo instead, through dm_control (extra `control`; needs a headless renderer)."""
+    """With a run: simulate and render it in MuJoCo instead, through dm_control (extra `control`; needs a headless
+    renderer)."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """Runs on one page: learning curves, times to learn, hyperparameters, commands to repeat them; no network needed.
+    """Summarise runs on one web page: learning curves, times to learn, hyperparameters, commands to repeat them; works
+    offline.
 
     priorax report runs --out report.html
     """
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
-    """Folders of runs, or folders that hold some, up to two levels down."""
+    """Folders of runs, or folders that contain runs, up to two levels deep."""
     out: Path = field(default_factory=lambda: Path("report.html"))
-    """The file to write."""
+    """Output file."""
 
 
 @dataclass(frozen=True)
 class Playground:
-    """A page on which data points are dragged and an ensemble with priors answers: one HTML file, no network needed."""
+    """Write an interactive web page with an ensemble with priors that is fitted to draggable data points; works
+    offline.
+    """
 
     out: Path = field(default_factory=lambda: Path("playground.html"))
-    """The file to write."""
+    """Output file."""
 
 
 @dataclass(frozen=True)
 class Fit:
-    """Fit a model to a CSV file and measure how far it can be trusted; no code needed.
+    """Fit a model to a CSV file and measure its calibration; no code needed.
 
     priorax fit data.csv --target y --out model
     """
 
     data: Annotated[Path, tyro.conf.Positional]
-    """A CSV file, gzipped or not, whose first line names the columns; words and empty cells are fine."""
+    """A CSV file, optionally gzipped, with a header line; text and empty cells are allowed."""
     target: str
-    """The column to predict."""
+    """Column to predict."""
     out: Path
-    """The folder to write to."""
+    """Output folder."""
     kind: Literal["auto", "number", "class"] = "auto"
-    """What the target is: a number (regression) or a class. auto: words are classes, numbers are numbers; of two
-    different numbers, as 0 and 1, you are asked, or told to say it."""
+    """Type of the target: a number (regression) or a class. auto: text is a class, numbers are numbers; for a column of
+    only two different numbers, such as 0 and 1, you are asked, or must pass it."""
     id: str | None = None
-    """A column that tells rows apart: it is not learned from, and kept in predictions (default: none)."""
+    """Column that identifies rows: it is not used as a feature, and is copied to predictions (default: none)."""
     drop: tuple[str, ...] = ()
-    """Columns to leave out."""
+    """Columns to ignore."""
     held_out: float = 0.2
-    """The share of rows kept apart to measure calibration; 0 measures nothing."""
+    """Fraction of rows held out to measure calibration; 0: no measurement."""
     seed: int = 0
-    """Everything random follows from it."""
+    """Random seed."""
     prior_scale: float | None = None
-    """Size of the prior functions (default 1)."""
+    """Scale of the prior functions (default 1)."""
     num_members: int = 20
-    """How many members."""
+    """Ensemble size."""
     steps: int | None = None
-    """Of training (default: found out)."""
+    """Number of training steps (default: chosen automatically)."""
     encoding: str | None = None
-    """Of the file's text, as latin-1 (default: found out)."""
+    """Text encoding of the file, such as latin-1 (default: detected)."""
     overwrite: bool = False
-    """Replace a model that is in the folder already."""
+    """Replace an existing model in the folder."""
 
 
 @dataclass(frozen=True)
@@ -317,25 +341,59 @@ class Predict:
     """Predict every row of a CSV file with a model that `priorax fit` wrote."""
 
     model: Annotated[Path, tyro.conf.Positional]
-    """The folder of a model."""
+    """Folder of a model."""
     data: Annotated[Path, tyro.conf.Positional]
-    """A CSV file with the columns of the fit; others are ignored."""
+    """A CSV file with the columns of the fit; other columns are ignored."""
     out: Path = field(default_factory=lambda: Path("predictions.csv"))
-    """The file to write; one that ends in .gz is gzipped."""
+    """Output file; gzipped if it ends in .gz."""
     id: str | None = None
-    """A column that tells rows apart, kept before the predictions (default: the one of the fit)."""
+    """Column that identifies rows, copied to the predictions (default: that of the fit)."""
     encoding: str | None = None
-    """Of the file's text, as latin-1 (default: found out)."""
+    """Text encoding of the file, such as latin-1 (default: detected)."""
 
 
 @dataclass(frozen=True)
 class Doctor:
-    """What is installed, what it runs on, and what is amiss; exit code 1 if something is."""
+    """Check the installation: packages, hardware and problems; exit code 1 if there is a problem.
+
+    priorax doctor --agents
+    """
+
+    agents: bool = False
+    """Check every agent on every backend instead, on a tiny task: learning, resuming, members, bonus, epsilon, masks
+    and priorities, or the reason why it is refused there. Takes some minutes."""
+    agent: str | None = None
+    """With --agents: only these, with commas (default: all)."""
+    backend: str | None = None
+    """With --agents: only these, with commas: scan, host, ray (default: all that are installed)."""
+
+
+def _listing() -> dict[tuple[type, str], str]:
+    """Create help texts that list names, from the registries and the metadata of plug-ins."""
+    agents, presets = names.agent_names(), names.listed(names.PRESETS)
+    more = "`priorax agents` describes them."
+    libraries = "or one of a library: gymnasium:CartPole-v1, gymnax:CartPole-v1, bsuite:deep_sea/3"
+    return {
+        (Reproduce, "name"): f"{names.listed(names.EXPERIMENTS)}.",
+        (Compare, "agents"): f"Comma-separated names: {names.listed(agents)}. {more}",
+        (Compare, "preset"): f"Hyperparameters: {presets}.",
+        (Train, "agent"): f"{names.listed(agents, 'bsp')}. {more}",
+        (Train, "env"): f"{names.listed(names.environment_names(), 'deep_sea')}; {libraries}. `priorax environments` "
+        "describes them.",
+        (Train, "preset"): f"Hyperparameters: {presets} (default: the environment's own).",
+    }
+
+
+def _list_names() -> None:
+    for (command, name), words in _listing().items():
+        kind, marks = command.__annotations__[name], list[Any]()
+        if typing.get_origin(kind) is Annotated:
+            kind, *marks = typing.get_args(kind)
+        command.__annotations__[name] = Annotated[(kind, tyro.conf.arg(help=words), *marks)]
 
 
 def _without_nothing(command: type) -> None:
-    """Where a value may be left out, let help show the values it takes, and no default of None: its words say what
-    happens then."""
+    """Let help show the possible values of optional arguments, and no default of None: the help text describes it."""
     for each in fields(command):
         if each.default is not None and each.default != ():
             continue
@@ -352,7 +410,8 @@ def _without_nothing(command: type) -> None:
 
 
 KINDS: dict[Any, str] = {int: "INT", float: "FLOAT", str: "STR", Path: "PATH"}
-for _command in (Train, Apex, Scale, Bsuite, Watch, Fit, Predict):
+_list_names()
+for _command in (Train, Apex, Scale, Bsuite, Watch, Fit, Predict, Doctor, Agents):
     _without_nothing(_command)
 
 Command = (
@@ -360,6 +419,8 @@ Command = (
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
     | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Compare, tyro.conf.subcommand("compare")]
+    | Annotated[Agents, tyro.conf.subcommand("agents")]
+    | Annotated[Environments, tyro.conf.subcommand("environments")]
     | Annotated[Apex, tyro.conf.subcommand("apex")]
     | Annotated[Watch, tyro.conf.subcommand("watch")]
     | Annotated[Report, tyro.conf.subcommand("report")]

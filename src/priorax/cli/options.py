@@ -1,4 +1,4 @@
-"""Errors as they are said on the command line: the library says kind="class", a user here writes --kind class."""
+"""Error messages in command-line terms: the library's kind="class" becomes --kind class."""
 
 import dataclasses
 import re
@@ -10,11 +10,14 @@ import tyro
 
 
 def as_options(command: Any, words: str) -> str:
-    """Words in which settings of the command are written as its options.
+    """Rewrite the arguments in a message as options of a command.
 
     Args:
-        command: What was asked for; its fields are the options. Those without a name of their own (positional) stay.
-        words: An error or a message of the library. Calls, as `load(path, prior=...)`, and what follows `--set` stay.
+        command: The command; its fields are the options. Positional ones are left unchanged.
+        words: A message of the library. Calls, as `load(path, prior=...)`, and text after `--set` are left unchanged.
+
+    Returns:
+        The rewritten message.
     """
     hints = typing.get_type_hints(type(command), include_extras=True)
     named = [

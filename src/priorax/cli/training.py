@@ -1,78 +1,128 @@
-"""What `priorax train` and `priorax apex` do: the same things asked, shown and said, whichever loop runs."""
+"""The commands `priorax train` and `priorax apex`."""
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from priorax.cli.commands import Apex, Train
 from priorax.progress import console, count_bar, say
 
+if TYPE_CHECKING:
+    from priorax.training.records import Progress, Result
+
 
 def train(command: Train) -> int:
-    """In the compiled loop, or on the host where the environment lives there."""
-    import json
+    """Run `priorax train`, on the backend of the environment or of the resumed run.
 
-    from priorax.envs.registry import lives_on_host
+    Args:
+        command: The command.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        ValueError: If the run must be resumed in another way, or options do not go together.
+    """
     from priorax.training.folder import read_config
-    from priorax.training.request import DEFAULT_EPISODES, DEFAULTS
-    from priorax.training.trainer import Progress
-    from priorax.training.trainer import train as run
 
     before = read_config(command.resume) if command.resume else {}
-    env = before.get("env", command.env)
-    if before.get("loop") == "host" or (env is not None and lives_on_host(env)):
-        return _train_on_host(command, before)
-    if command.game is not None:
-        raise ValueError(f"game={command.game!r} is for --env atari; leave it out")
-    out, asked = _asked(command, DEFAULTS)
-    tried = _tried(command, before)
+    if str(before.get("env")).startswith("object:"):
+        raise ValueError(f"{command.resume} was learned in an object; go on with priorax.Explorer.load(path, env=...)")
+    if before.get("backend") == "ray":
+        raise ValueError(f"{command.resume} was learned on Ray; go on with: priorax apex --resume {command.resume}")
+    return _run(command, before, {"stop_when_learned": command.stop_when_learned, **_tried(command, before)})
+
+
+def apex(command: Apex) -> int:
+    """Run `priorax apex`, on Ray.
+
+    Args:
+        command: The command.
+
+    Returns:
+        The exit code.
+    """
+    from priorax.training.folder import read_config
+    from priorax.training.setup import Workers
+
+    before = read_config(command.resume) if command.resume else {}
+    actors, shards = command.actors or before.get("actors", 2), command.shards or before.get("shards", 1)
+    return _run(command, before, {"backend": "ray", "workers": Workers(actors, shards, command.address)})
+
+
+def _run(command: Any, before: Mapping[str, Any], more: dict[str, Any]) -> int:
+    from priorax.training.request import DEFAULTS
+    from priorax.training.setup import choose_backend
+    from priorax.training.trainer import DEFAULT_EPISODES, DEFAULT_STEPS
+    from priorax.training.trainer import train as run
+
+    defaults = {name: value for name, value in DEFAULTS.items() if hasattr(command, name)}
+    if isinstance(command, Apex):
+        defaults["env"] = "atari"
+    out, asked = _asked(command, defaults)
     shown = _shown(command)
-
-    def note(progress: Progress) -> str:
-        words = f"return {progress.total_return:.2f}{_deployed(progress.evaluation)}  "
-        words += f"{progress.steps_per_second:,.0f} steps/s"
-        if progress.average_regret is None:
-            return words
-        learned = f"learned at {progress.learned}" if progress.learned else "not learned yet"
-        return f"{words}  regret {progress.average_regret:.2f}  {learned}"
-
+    where = more.get("backend") or before.get("backend") or choose_backend(asked["env"], None, None)
+    by_episodes = asked["steps"] is None and (asked.get("episodes") is not None or where == "scan")
+    total = (asked.get("episodes") or DEFAULT_EPISODES) if by_episodes else asked["steps"] or DEFAULT_STEPS
+    size = "" if asked.get("game") or ":" in asked["env"] else f" {asked['size']}"
     try:
-        by_steps = asked["episodes"] is None and asked["steps"] is not None
-        total = asked["steps"] if by_steps else asked["episodes"] or DEFAULT_EPISODES
-        with count_bar(total, f"{asked['agent']} on {asked['env']} {asked['size']}", shown) as update:
+        with count_bar(total, f"{asked['agent']} on {asked.get('game') or asked['env']}{size}", shown) as update:
             result = run(
                 **asked,
-                **tried,
+                **{"backend": where, **more},
                 out=out,
                 resume=command.resume is not None,
                 overwrite=command.overwrite,
                 force=command.force,
-                stop_when_learned=command.stop_when_learned,
                 checkpoint_seconds=command.checkpoint_seconds,
-                report=lambda progress: update(progress.step if by_steps else progress.episode, note(progress)),
+                report=lambda progress: update(progress.episodes if by_episodes else progress.step, _note(progress)),
                 announce=lambda words: say(words, shown),
             )
     except (KeyboardInterrupt, SystemExit):
-        say(f"go on with: priorax train --resume {out}", shown)
+        again = "apex" if isinstance(command, Apex) else "train"
+        say(f"go on with: priorax {again} --resume {out}", shown)
         raise
     if command.json:
         print(json.dumps(result.summary()))
-        return 0
-    words = f"learned at episode {result.episodes_to_learn}" if result.episodes_to_learn else "not learned"
-    if not result.tells_regret:
-        last = [row.total_return for row in result.history[-50:]]
-        words = f"mean return {sum(last) / len(last):.1f} in the last {len(last)} episodes"
-    console.print(
-        f"{words} of {result.episodes}{_evaluated(result.evaluation)}; {result.env_steps_per_second:,.0f} steps/s; "
-        f"rows in {out}/episodes.csv"
-    )
+    else:
+        console.print(_outcome(result, out))
     return 0
 
 
+def _note(progress: "Progress") -> str:
+    """Beside the bar."""
+    words = "no episode yet" if progress.mean_return is None else f"return {progress.mean_return:.2f}"
+    if progress.evaluation is not None:
+        words += f"  deployed {progress.evaluation:.2f}"
+    words += f"  {progress.steps_per_second:,.0f} steps/s"
+    if progress.average_regret is not None:
+        learned = f"learned at {progress.learned}" if progress.learned else "not learned yet"
+        words += f"  regret {progress.average_regret:.2f}  {learned}"
+    if progress.cells is not None:
+        words += f"  {progress.updates:,} updates  {progress.cells:,} states"
+    return words
+
+
+def _outcome(result: "Result", out: Path) -> str:
+    """The last line."""
+    if result.tells_regret:
+        words = f"learned at episode {result.episodes_to_learn}" if result.episodes_to_learn else "not learned"
+        words += f" of {result.episodes}"
+    elif result.mean_return is None:
+        words = "no episode ended"
+    else:
+        last = min(100, result.episodes)
+        words = f"mean return {result.mean_return:.2f} in the last {last} of {result.episodes} episodes"
+    if result.evaluation is not None:
+        words += f"; deployed {result.evaluation:.2f} in the last evaluation"
+    return f"{words}; {result.steps:,} steps, {result.steps_per_second:,.0f} a second; rows in {out}/episodes.csv"
+
+
 def _tried(command: Train, before: Mapping[str, Any]) -> dict[str, Any]:
-    """How often what is deployed is tried: as asked, or as before when the run goes on."""
+    """How often the deployed policy is evaluated: as asked, or as before when the run goes on."""
     from priorax.training.evaluate import Evaluations
 
     names = Evaluations._fields
@@ -84,22 +134,14 @@ def _tried(command: Train, before: Mapping[str, Any]) -> dict[str, Any]:
     return tried
 
 
-def _deployed(evaluation: float | None) -> str:
-    """For a bar."""
-    return "" if evaluation is None else f"  deployed {evaluation:.2f}"
-
-
-def _evaluated(evaluation: float | None) -> str:
-    """For the last line."""
-    return "" if evaluation is None else f"; deployed {evaluation:.2f} in the last evaluation"
-
-
 def _asked(command: Any, defaults: Mapping[str, Any]) -> tuple[Path, dict[str, Any]]:
-    """The folder of a run, and what is asked for there: anew, or as it was when the run goes on."""
+    """The folder of a run, and its arguments: new ones, or as they were when the run goes on."""
+    from priorax.training.folder import read_config
     from priorax.training.request import parse_changes, resumed
 
     given = {name: getattr(command, name) for name in defaults if getattr(command, name) is not None}
-    changes = parse_changes(command.set)
+    before = read_config(command.resume).get("agent") if command.resume is not None else None
+    changes = parse_changes(given.get("agent") or before or defaults["agent"], command.set)
     if command.resume is not None:
         return command.resume, resumed(command.resume, given, changes, defaults)
     asked = {**defaults, **given, "changes": changes}
@@ -116,82 +158,3 @@ def _default_folder(asked: dict[str, Any]) -> Path:
     name = asked.get("game") or asked["env"].replace(":", "-").replace("/", "-")
     size = "" if asked.get("game") or ":" in asked["env"] else f"-{asked['size']}"
     return Path("runs") / f"{asked['agent']}-{name}{size}-{asked['seed']}"
-
-
-def _train_on_host(command: Train, before: dict[str, Any]) -> int:
-    from priorax.training.evaluate import Evaluations
-    from priorax.training.host_training import train_on_host
-
-    if str(before.get("env")).startswith("object:"):
-        raise ValueError(f"{command.resume} was learned in an object; go on with priorax.Explorer.load(path, env=...)")
-    if command.stop_when_learned:
-        raise ValueError("stop_when_learned=True is for DeepSea in the compiled loop; leave it out")
-    tried = _tried(command, before)
-
-    def run(**asked: Any) -> Any:
-        return train_on_host(
-            **asked,
-            evaluations=Evaluations(**tried),
-            announce=lambda words: say(words, _shown(command)),
-        )
-
-    return _on_host(command, run, {})
-
-
-def apex(command: Apex) -> int:
-    """On Ray."""
-    from priorax.training.backends.ray import run_apex
-    from priorax.training.folder import read_config
-
-    before = read_config(command.resume) if command.resume else {}
-    actors, shards = command.actors or before.get("actors", 2), command.shards or before.get("shards", 1)
-    return _on_host(command, run_apex, {"actors": actors, "shards": shards, "address": command.address})
-
-
-def _on_host(command: Any, run: Callable[..., Any], more: dict[str, Any]) -> int:
-    """Train from pixels, in this process or on a cluster."""
-    import json
-
-    from priorax.training.host_training import DEFAULT_STEPS, HOST_DEFAULTS, HostProgress
-
-    out, asked = _asked(command, {name: value for name, value in HOST_DEFAULTS.items() if hasattr(command, name)})
-    shown = _shown(command)
-
-    def note(progress: HostProgress) -> str:
-        mean = "no episode yet" if progress.mean_return is None else f"return {progress.mean_return:.2f}"
-        deployed = _deployed(getattr(progress, "evaluation", None))
-        return (
-            f"{mean}{deployed}  {progress.steps_per_second:,.0f} steps/s  {progress.updates:,} updates  "
-            f"{progress.cells:,} states"
-        )
-
-    try:
-        by_episodes = asked["steps"] is None and asked.get("episodes") is not None
-        total = asked["episodes"] if by_episodes else asked["steps"] or DEFAULT_STEPS
-        with count_bar(total, f"{asked['agent']} on {asked['game'] or asked['env']}", shown) as update:
-            result = run(
-                **asked,
-                **more,
-                out=out,
-                resume=command.resume is not None,
-                overwrite=command.overwrite,
-                force=command.force,
-                checkpoint_seconds=command.checkpoint_seconds,
-                report=lambda progress: update(progress.episodes if by_episodes else progress.step, note(progress)),
-            )
-    except (KeyboardInterrupt, SystemExit):
-        again = "apex" if more else "train"
-        say(f"go on with: priorax {again} --resume {out}", shown)
-        raise
-    if command.json:
-        print(json.dumps(result.summary()))
-        return 0
-    mean = "no episode ended"
-    if result.mean_return is not None:
-        mean = f"mean return {result.mean_return:.2f} in the last {min(100, result.episodes)} episodes"
-    mean += _evaluated(getattr(result, "evaluation", None))
-    console.print(
-        f"{mean}; {result.episodes} episodes, {result.steps:,} steps, {result.steps_per_second:,.0f} a second; "
-        f"rows in {out}/episodes.csv"
-    )
-    return 0

@@ -1,19 +1,32 @@
-"""Environments: compiled ones in the shape of gymnax 1.x (`base`), and many at once on the host (`host.vector`)."""
+"""Environments: compiled ones with the interface of gymnax 1.x, and vectors of environments stepped on the host."""
 
 from priorax.envs.base import Environment, action_bound, input_scale, num_states
 from priorax.envs.jax.held import Held
-from priorax.envs.registry import BSUITE, ENVIRONMENTS, GYMNASIUM, GYMNAX, make_environment, make_world
+from priorax.envs.registry import (
+    BSUITE,
+    GYMNASIUM,
+    GYMNAX,
+    EnvironmentSpec,
+    environment_spec,
+    environments,
+    make_environment,
+    make_world,
+    register_environment,
+)
 
 __all__ = [
     "BSUITE",
-    "ENVIRONMENTS",
     "GYMNASIUM",
     "GYMNAX",
     "Environment",
+    "EnvironmentSpec",
     "Held",
     "action_bound",
+    "environment_spec",
+    "environments",
     "input_scale",
     "make_environment",
     "make_world",
     "num_states",
+    "register_environment",
 ]

@@ -1,16 +1,24 @@
-"""Environments in the shape of gymnax 1.x, by duck typing: any such environment runs in the compiled loop.
+"""The interface of compiled environments, that of gymnax 1.x: any object with these members can be used.
 
     num_actions
     default_params
     reset(key, params)                -> observation, state
     step(key, state, action, params)  -> observation, state, reward, terminated, truncated, info
 
-`step` resets by itself; the observation before that reset is `info["final_observation"]`. An environment may also have
-`num_states` (observations are indices below it), `action_bound` (actions are arrays of `num_actions` numbers, between
-minus and plus this), `input_scale` (what brings each number of an observation to about one; gymnax's spaces say all
-three), `horizon` (steps of an episode, at most), `params(key)` (a draw of what varies between seeds),
-`info["steps"]` (see `Held`), `info["bad"]` and then `tells_regret`, `optimal_path(params)`,
-`optimal_values(params, discount)` and `optimal_return`: see DeepSea.
+`step` resets automatically at the end of an episode; the last observation of that episode is
+`info["final_observation"]`.
+
+Optional members:
+
+- `num_states`: observations are state indices below it.
+- `action_bound`: actions are arrays of `num_actions` numbers between minus and plus this bound.
+- `input_scale`: factors that bring each number of an observation to about one. (The spaces of gymnax provide these
+  three.)
+- `horizon`: the most steps of an episode.
+- `params(key)`: draws what varies between seeds.
+- `info["steps"]`: environment steps taken, if more than one (see `Held`).
+- `info["bad"]` and `tells_regret`, `optimal_path(params)`, `optimal_values(params, discount)`, `optimal_return`: for
+  tasks whose optimal policy is known (see `DeepSea`).
 """
 
 from typing import Any, Protocol, runtime_checkable
@@ -23,20 +31,57 @@ from priorax.envs.bounds import scale_of_bounds
 
 @runtime_checkable
 class Environment(Protocol):
-    """See the module's docstring."""
+    """A compiled environment with the interface of gymnax 1.x."""
 
     @property
-    def num_actions(self) -> int: ...
+    def num_actions(self) -> int:
+        """Number of discrete actions, or dimension of continuous ones."""
+        ...
+
     @property
-    def default_params(self) -> Any: ...
-    def reset(self, key: PRNGKeyArray, params: Any) -> tuple[PyTree, PyTree]: ...
+    def default_params(self) -> Any:
+        """Parameters to use where none are drawn."""
+        ...
+
+    def reset(self, key: PRNGKeyArray, params: Any) -> tuple[PyTree, PyTree]:
+        """Start an episode.
+
+        Args:
+            key: A PRNG key.
+            params: Parameters of the environment.
+
+        Returns:
+            The first observation, and the state.
+        """
+        ...
+
     def step(
         self, key: PRNGKeyArray, state: PyTree, action: Any, params: Any
-    ) -> tuple[PyTree, PyTree, Array, Array, Array, dict[str, Any]]: ...
+    ) -> tuple[PyTree, PyTree, Array, Array, Array, dict[str, Any]]:
+        """Take one step, and start the next episode if this one ends.
+
+        Args:
+            key: A PRNG key.
+            state: The state, from `reset` or `step`.
+            action: The action.
+            params: Parameters of the environment.
+
+        Returns:
+            The next observation, the next state, the reward, whether the episode terminated, whether it was truncated,
+            and a dictionary with at least "final_observation": the observation before an automatic reset.
+        """
+        ...
 
 
 def action_bound(env: Any) -> float | None:
-    """The bound of continuous actions; None: they are finitely many."""
+    """Return the bound of continuous actions.
+
+    Args:
+        env: A compiled environment.
+
+    Returns:
+        The bound; None if actions are discrete.
+    """
     if hasattr(env, "action_bound"):
         return env.action_bound
     space = _space(env, "action_space")
@@ -44,7 +89,14 @@ def action_bound(env: Any) -> float | None:
 
 
 def num_states(env: Any) -> int | None:
-    """Observations are indices below it; None: they are arrays."""
+    """Return the number of discrete states.
+
+    Args:
+        env: A compiled environment.
+
+    Returns:
+        The number of states, if observations are state indices; None if they are arrays.
+    """
     if hasattr(env, "num_states"):
         return env.num_states
     count = getattr(_space(env, "observation_space"), "n", None)
@@ -52,7 +104,14 @@ def num_states(env: Any) -> int | None:
 
 
 def input_scale(env: Any) -> tuple[float, ...]:
-    """What brings each number of an observation to about one; nothing where it is not known."""
+    """Return the factors that bring each number of an observation to about one.
+
+    Args:
+        env: A compiled environment.
+
+    Returns:
+        One factor per number; empty if unknown.
+    """
     if hasattr(env, "input_scale"):
         return env.input_scale
     space = _space(env, "observation_space")

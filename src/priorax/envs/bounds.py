@@ -1,4 +1,4 @@
-"""From the bounds of what is seen to its scale."""
+"""Input scales from the bounds of an observation space."""
 
 from typing import Any
 
@@ -6,7 +6,15 @@ import numpy as np
 
 
 def scale_of_bounds(low: Any, high: Any) -> tuple[float, ...]:
-    """What brings each number to about one, as far as its bounds say; else 1."""
+    """Return the factors that bring numbers within these bounds to about one.
+
+    Args:
+        low: Lower bound of each number.
+        high: Upper bound of each number.
+
+    Returns:
+        One factor per number; 1 where the bounds are infinite, very large or zero.
+    """
     size = np.maximum(np.abs(np.asarray(low, float)), np.abs(np.asarray(high, float)))
     known = (size > 0) & (size < 1e6)
     return tuple(np.where(known, 1 / np.where(known, size, 1.0), 1.0).tolist())

@@ -1,5 +1,7 @@
-"""What an environment shows and takes, as JSON can hold it: enough to build an agent's networks, and to ask it for
-actions where the environment is not."""
+"""Observation and action spaces of an environment in a form that JSON can hold.
+
+That is enough to build an agent's networks, and to query the agent for actions without the environment.
+"""
 
 import dataclasses
 from collections.abc import Mapping
@@ -9,40 +11,50 @@ from typing import Any
 import jax
 import numpy as np
 
+from priorax.envs.base import action_bound, input_scale, num_states
 from priorax.networks import SMALL_NET, least_side
 
 SMALLEST_PICTURE = least_side(SMALL_NET)
-"""Pixels each way. What is smaller is no picture for convolutions: a grid of codes (MiniGrid), or a few numbers."""
+"""Smallest height and width in pixels for convolutions. Smaller byte arrays are treated as numbers, such as the codes
+of a MiniGrid.
+"""
 
 
 @dataclass(frozen=True)
 class Sight:
-    """From an environment's own observation, or a batch of them, to what the networks see.
+    """The conversion of an environment's observations, single or batched, to the form that networks see.
 
-    An index from 0, numbers, or a picture with its channels first. Observations in parts (dictionaries, tuples) become
-    one row of numbers, as `gymnasium.spaces.flatten` has it; a batch of them is a list, or has a batch in every part.
+    That form is a state index from 0, an array of numbers, or an image with channels first. Observations in parts
+    (dictionaries, tuples) are flattened to one vector, as by `gymnasium.spaces.flatten`; a batch of them is a list, or
+    has a batch axis in every part.
     """
 
     shape: tuple[int, ...]
-    """Of one observation, as the environment gives it."""
+    """Shape of one observation, as the environment returns it."""
     frame_shape: tuple[int, ...]
-    """Of one observation, as the networks see it."""
+    """Shape of one observation, as the networks see it."""
     dtype: str
-    """As the networks see it."""
+    """Type of observations, as the networks see them."""
     first_state: int = 0
-    """What the environment calls state 0."""
+    """Index that the environment uses for state 0."""
     one_hot: bool = False
-    """A picture with a single one in it, which is seen as its index."""
+    """Whether observations are one-hot arrays, which are converted to their index."""
     channels_last: bool = False
-    """A picture that is turned."""
+    """Whether images have their channels last, and are transposed."""
     parts: Any = None
-    """A tree of parts (`parts_of`)."""
+    """The structure of observations in parts (see `parts_of`); None if they are single arrays."""
 
     def __call__(self, obs: Any) -> np.ndarray:
-        """Those observations, copied: some environments write into the array they handed out.
+        """Convert observations. The result is a copy: some environments overwrite the arrays they return.
+
+        Args:
+            obs: One observation, or a batch.
+
+        Returns:
+            The observations as the networks see them.
 
         Raises:
-            ValueError: If they have another shape.
+            ValueError: If the shape is wrong.
         """
         if self.parts is not None:
             return _flat(self.parts, obs)
@@ -50,8 +62,7 @@ class Sight:
         batch = found.shape[: max(found.ndim - len(self.shape), 0)]
         if len(batch) > 1 or found.shape[len(batch) :] != self.shape:
             raise ValueError(
-                f"obs has shape {found.shape}, and the environment gives {self.shape}; pass one observation, or a "
-                "batch of them"
+                f"obs has shape {found.shape}, and the environment gives {self.shape}; pass one observation or a batch"
             )
         if self.one_hot:
             return np.asarray(np.argmax(found.reshape(*batch, -1), axis=-1), self.dtype)
@@ -62,51 +73,103 @@ class Sight:
 
 
 @dataclass(frozen=True)
-class Interface:
-    """What an agent has to know of an environment."""
+class Task:
+    """What an agent is built for: the part of an `Interface` that networks and planners depend on."""
 
-    sight: Sight
     num_actions: int
     """How many there are; of continuous ones, their dimensions."""
-    first_action: int = 0
-    """What the environment calls action 0."""
+    num_states: int | None = None
+    """Observations are indices below it; None: they are arrays."""
+    input_scale: tuple[float, ...] = ()
+    """What brings each number of an observation to about one; empty where that is not known."""
     bound: float | None = None
     """Of continuous actions; None: they are finitely many."""
-    num_states: int | None = None
-    """Where what is seen is an index: below it."""
-    input_scale: tuple[float, ...] = ()
-    """What brings each number that is seen to about one."""
     horizon: int | None = None
     """Steps of an episode at most, where that is known."""
+    shape: tuple[int, ...] | None = None
+    """Of one observation as the networks see it; None: a tree of arrays, or not known."""
+    optimal_values: Any = dataclasses.field(default=None, compare=False)
+    """[state, action], where the environment knows them and the agent's settings ask for them."""
+
+
+@dataclass(frozen=True)
+class Interface:
+    """What an agent needs to know of an environment."""
+
+    sight: Sight
+    """The conversion of observations."""
+    num_actions: int
+    """Number of discrete actions, or dimension of continuous ones."""
+    first_action: int = 0
+    """Number that the environment uses for action 0."""
+    bound: float | None = None
+    """Bound of continuous actions; None if actions are discrete."""
+    num_states: int | None = None
+    """Number of states, if observations are state indices."""
+    input_scale: tuple[float, ...] = ()
+    """Factors that bring each number of an observation to about one."""
+    horizon: int | None = None
+    """The most steps of an episode, if known."""
 
     def batch(self, obs: Any) -> tuple[np.ndarray, bool]:
-        """Observations as the networks see them, and whether it was a single one.
+        """Convert observations to a batch, as the networks see them.
+
+        Args:
+            obs: One observation, or a batch.
+
+        Returns:
+            The batch, and whether `obs` was a single observation.
 
         Raises:
-            ValueError: If they have another shape than the environment's, or hold NaN or infinity.
+            ValueError: If the shape is wrong, or a number is NaN or infinite.
         """
         found = self.sight(obs)
         if np.issubdtype(found.dtype, np.inexact) and not np.isfinite(found).all():
             raise ValueError("obs holds NaN or infinity; pass finite numbers, as the environment gives them")
         return (found[None], True) if found.shape == self.sight.frame_shape else (found, False)
 
+    def task(self, optimal_values: Any = None) -> Task:
+        """What an agent for it is built for.
+
+        Args:
+            optimal_values: [state, action], where they are known.
+        """
+        shape = tuple(self.sight.frame_shape)
+        return Task(
+            self.num_actions, self.num_states, self.input_scale, self.bound, self.horizon, shape, optimal_values
+        )
+
     def as_json(self) -> dict[str, Any]:
-        """For run.json."""
+        """Return the interface as JSON, for run.json."""
         return _listed(dataclasses.asdict(self))
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> "Interface":
-        """What `as_json` wrote.
+        """Build an interface from JSON.
+
+        Args:
+            found: JSON from `as_json`.
+
+        Returns:
+            The interface.
 
         Raises:
-            TypeError: If it is something else.
+            TypeError: If a field is unknown.
+            KeyError: If a field is missing.
         """
         sight = {**found["sight"], **{name: tuple(found["sight"][name]) for name in ("shape", "frame_shape")}}
         return cls(**{**found, "sight": Sight(**sight), "input_scale": tuple(found["input_scale"])})
 
 
 def interface_of(world: Any) -> Interface:
-    """Of a `VectorWorld`."""
+    """Return the interface of a vector of environments.
+
+    Args:
+        world: A `VectorWorld`.
+
+    Returns:
+        Its interface.
+    """
     shape = (*((world.stack,) if world.stack > 1 else ()), *world.frame_shape)
     return Interface(
         getattr(world, "sight", None) or Sight(shape, shape, np.dtype(world.frame_dtype).name),
@@ -118,9 +181,15 @@ def interface_of(world: Any) -> Interface:
 
 
 def interface_of_environment(env: Any, params: Any) -> Interface | None:
-    """Of a compiled environment; None where what is seen is not one array."""
-    from priorax.envs import action_bound, input_scale, num_states
+    """Describe a compiled environment.
 
+    Args:
+        env: The environment, in gymnax's shape.
+        params: Its parameters.
+
+    Returns:
+        Its interface; None if observations are not one array.
+    """
     seen = jax.eval_shape(env.reset, jax.random.key(0), params)[0]
     if not isinstance(seen, jax.ShapeDtypeStruct):
         return None
@@ -134,16 +203,46 @@ def interface_of_environment(env: Any, params: Any) -> Interface | None:
     )
 
 
+def task_of_environment(env: Any, params: Any, optimal_values: Any = None) -> Task:
+    """What an agent for a compiled environment is built for, whatever is seen there.
+
+    Args:
+        env: The environment, in gymnax's shape.
+        params: Its parameters.
+        optimal_values: [state, action], where they are known.
+    """
+    shown = interface_of_environment(env, params)
+    if shown is not None:
+        return shown.task(optimal_values)
+    bound, horizon = action_bound(env), getattr(env, "horizon", None)
+    return Task(int(env.num_actions), num_states(env), input_scale(env), bound, horizon, None, optimal_values)
+
+
 def is_picture(shape: tuple[int, ...], dtype: Any) -> bool:
-    """Whether what is seen, channels first, is for convolutions: bytes, and enough of them each way."""
+    """Return whether observations are images for convolutions: bytes, and large enough.
+
+    Args:
+        shape: Shape of an observation, channels first.
+        dtype: Type of an observation.
+
+    Returns:
+        Whether they are.
+    """
     return dtype == np.uint8 and len(shape) >= 2 and min(shape[-2:]) >= SMALLEST_PICTURE
 
 
 def parts_of(space: Any, where: str = "the observation space") -> Any:
-    """A tree of the parts of one of Gymnasium's spaces, as JSON can hold it.
+    """Describe the parts of a Gymnasium space as JSON.
+
+    Args:
+        space: The space.
+        where: Name of the space, for the message.
+
+    Returns:
+        A tree of its parts.
 
     Raises:
-        ValueError: If one of them has no form as numbers.
+        ValueError: If a part cannot be represented as numbers.
     """
     from gymnasium import spaces
 
@@ -159,7 +258,7 @@ def parts_of(space: Any, where: str = "the observation space") -> Any:
     if isinstance(space, (spaces.Box, spaces.MultiBinary)):
         return {"numbers": list(space.shape)}
     raise ValueError(
-        f"env is seen as {space} in {where}, which has no form as an array; wrap it in one that has, such as "
+        f"env has {space} in {where}, which has no form as an array; wrap the environment, for example in "
         "gymnasium.wrappers.FilterObservation or TransformObservation"
     )
 
@@ -173,13 +272,15 @@ def _flat(part: Mapping[str, Any], obs: Any) -> np.ndarray:
         pairs = inside.items() if kind == "dict" else enumerate(inside)
         rows = [_flat(each, obs[key]) for key, each in pairs]
         if len({row.shape[:-1] for row in rows}) > 1:
-            raise ValueError(f"obs has parts for {[row.shape[:-1] for row in rows]} observations; pass as many of each")
+            raise ValueError(
+                f"obs has parts with batch shapes {[row.shape[:-1] for row in rows]}; pass as many of each part"
+            )
         return np.concatenate(rows, axis=-1)
     shape = tuple(inside if kind == "numbers" else inside[2])
     found = np.asarray(obs)
     batch = found.shape[: max(found.ndim - len(shape), 0)]
     if len(batch) > 1 or found.shape[len(batch) :] != shape:
-        raise ValueError(f"obs has a part of shape {found.shape}, and the environment gives {shape}; pass it so")
+        raise ValueError(f"obs has a part of shape {found.shape}, and the environment gives {shape}; pass that shape")
     found = found.reshape(*batch, -1)
     if kind == "numbers":
         return np.array(found, np.float32)

@@ -1,69 +1,366 @@
-"""Environments by name: compiled ones, those of libraries, and any of them as lanes on the host."""
+"""Environments by name: ours, those of libraries (gymnax:, gymnasium:, bsuite:), those registered here, and those of
+other packages.
 
+Another package adds one by an entry point of group `priorax.environments`, whose value is an `EnvironmentSpec`, or a
+function of the size that gives a compiled environment in gymnax's shape, an environment of Gymnasium or dm_env, or a
+`VectorWorld`.
+"""
+
+import contextlib
 import dataclasses
+import functools
 import importlib
 import re
+import warnings
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint
+from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
+from priorax import names
 from priorax.checks import one_of, positive_int
-from priorax.envs.base import Environment
+from priorax.envs.base import Environment, action_bound, num_states
 from priorax.envs.host.atari import Atari
 from priorax.envs.host.dm import bsuite_world
+from priorax.envs.host.objects import lanes_of
 from priorax.envs.host.vector import CompiledWorld, GymnasiumWorld, VectorWorld
+from priorax.envs.interface import interface_of_environment, is_picture
 from priorax.envs.jax.bandits import BernoulliBandit, GaussianProcessBandit, LinearBandit
 from priorax.envs.jax.bsuite_cartpole import BsuiteCartpole
 from priorax.envs.jax.cartpole import CartpoleSwingup
 from priorax.envs.jax.deep_sea import DeepSea
 from priorax.envs.jax.held import Held
 from priorax.envs.jax.pixels import PixelDeepSea
-
-ENVIRONMENTS: dict[str, Callable[[int], Environment]] = {
-    "deep_sea": lambda size: DeepSea(size),
-    "deep_sea_stochastic": lambda size: DeepSea(size, windy=True),
-    "deep_sea_no_reward": lambda size: DeepSea(size, move_cost=0.0, treasure=0.0),
-    "bsuite_deep_sea": lambda size: DeepSea(size, mapping_seed=42),
-    "bsuite_deep_sea_stochastic": lambda size: DeepSea(size, windy=True, mapping_seed=42),
-    "pixel_deep_sea": lambda size: PixelDeepSea(size),
-    "bernoulli_bandit": lambda size: BernoulliBandit(),
-    "linear_bandit": lambda size: LinearBandit(dim=size),
-    "gp_bandit": lambda size: GaussianProcessBandit(num_arms=size),
-    "cartpole_swingup": lambda size: CartpoleSwingup(),
-    "cartpole_swingup_wide": lambda size: CartpoleSwingup(height=0.8, reach=0.5),
-    "cartpole_swingup_smooth": lambda size: CartpoleSwingup(smooth=True),
-    "cartpole_balance": lambda size: CartpoleSwingup(smooth=True, upright=True),
-    "bsuite_cartpole_swingup": lambda size: BsuiteCartpole(size - 1),
-}
-"""By name; each takes a size: of the grid, the dimension of a linear bandit, the arms of a GP bandit, bsuite's
-difficulty plus one (the other cartpoles have none, and ignore it). Without reward, novelty is the only drive; `bsuite_`
-DeepSeas have the mask of bsuite."""
-
+from priorax.envs.jax.two_step import TwoStep
 
 GYMNAX = "gymnax:"
-"""What begins the name of an environment of gymnax, as in gymnax:CartPole-v1."""
+"""Prefix of gymnax environments, as in gymnax:CartPole-v1."""
 GYMNASIUM = "gymnasium:"
-"""What begins the name of a Gymnasium environment, as in gymnasium:CartPole-v1."""
+"""Prefix of Gymnasium environments, as in gymnasium:CartPole-v1."""
 BSUITE = "bsuite:"
 """What begins the name of an environment of bsuite, as in bsuite:deep_sea/3."""
+USUAL_SIZE = 10
+"""Of an environment that is made to find out what it is."""
+
+
+@dataclass(frozen=True)
+class EnvironmentSpec:
+    """An environment by name: how it is made, and how agents are trained in it."""
+
+    name: str
+    """As in `priorax train --env NAME`."""
+    make: Callable[[int], Any]
+    """Makes one of that size: a compiled environment in gymnax's shape, one of Gymnasium or dm_env, or a
+    `VectorWorld`."""
+    summary: str = ""
+    """One line, for lists."""
+    preset: str | None = None
+    """Of hyperparameters, where nothing else is asked for; None: by what the environment shows."""
+    compiled: bool | None = None
+    """Whether `make` gives a compiled environment; None: found out by making one."""
+    host: bool = False
+    """Train a compiled environment on the host all the same, as for pictures, of which replay keeps each frame once."""
+    sized: bool = True
+    """Whether a size means anything."""
+    holds: bool | None = None
+    """Whether actions can be held (`hold`); None: where it is compiled and not trained on the host."""
+    continuous: Callable[[int], Environment] | None = None
+    """Makes one of that size with continuous actions, where there is another than `make` gives."""
+    lanes: Callable[[int, int], VectorWorld] | None = None
+    """Makes so many lanes with actions held for so many steps, where there is a better way than `make` for each."""
+
+    @functools.cached_property
+    def is_compiled(self) -> bool:
+        """Whether it is in gymnax's shape."""
+        if self.compiled is not None:
+            return self.compiled
+        found = self.make(USUAL_SIZE)
+        if not isinstance(found, Environment) and hasattr(found, "close"):
+            found.close()
+        return isinstance(found, Environment)
+
+    @property
+    def on_host(self) -> bool:
+        """Whether it is trained in on the host, and not in the compiled loop."""
+        return self.host or not self.is_compiled
+
+    @property
+    def can_hold(self) -> bool:
+        """Whether actions can be held."""
+        return not self.on_host if self.holds is None else self.holds
+
+
+def _ours(name: str, make: Callable[[int], Any], preset: str = "tuned", **more: Any) -> EnvironmentSpec:
+    return EnvironmentSpec(name, make, names.ENVIRONMENTS[name], preset, **{"compiled": True, **more})
+
+
+def _cartpole(name: str, **settings: Any) -> EnvironmentSpec:
+    return _ours(
+        name,
+        lambda size: CartpoleSwingup(**settings),
+        "swingup",
+        sized=False,
+        continuous=lambda size: CartpoleSwingup(**settings, pushes=()),
+    )
+
+
+def _without_game(size: int) -> Any:
+    raise ValueError("game=None: env='atari' needs the name of a game; pass for example game='Freeway'")
+
+
+OURS: dict[str, EnvironmentSpec] = {
+    spec.name: spec
+    for spec in (
+        _ours("deep_sea", lambda size: DeepSea(size)),
+        _ours("deep_sea_stochastic", lambda size: DeepSea(size, windy=True)),
+        _ours("deep_sea_no_reward", lambda size: DeepSea(size, move_cost=0.0, treasure=0.0)),
+        _ours("bsuite_deep_sea", lambda size: DeepSea(size, mapping_seed=42)),
+        _ours("bsuite_deep_sea_stochastic", lambda size: DeepSea(size, windy=True, mapping_seed=42)),
+        _ours("pixel_deep_sea", lambda size: PixelDeepSea(size), "small", host=True),
+        _ours("bernoulli_bandit", lambda size: BernoulliBandit(), sized=False),
+        _ours("linear_bandit", lambda size: LinearBandit(dim=size)),
+        _ours("gp_bandit", lambda size: GaussianProcessBandit(num_arms=size)),
+        _cartpole("cartpole_swingup"),
+        _cartpole("cartpole_swingup_wide", height=0.8, reach=0.5),
+        _cartpole("cartpole_swingup_smooth", smooth=True),
+        _cartpole("cartpole_balance", smooth=True, upright=True),
+        _ours("bsuite_cartpole_swingup", lambda size: BsuiteCartpole(size - 1), "swingup"),
+        _ours(
+            "two_step",
+            lambda size: TwoStep(),
+            sized=False,
+            continuous=lambda size: TwoStep(continuous=True),
+        ),
+        _ours("atari", _without_game, "small", compiled=False, sized=False),
+    )
+}
+"""By name. A size is that of the grid, the dimension of a linear bandit, the arms of a GP bandit, bsuite's difficulty
+plus one. Without reward, novelty is the only drive; `bsuite_` DeepSeas have the mask of bsuite."""
+
+
+class Library(NamedTuple):
+    """Environments of a library, whose names begin with a prefix."""
+
+    prefix: str
+    module: str
+    registered: str
+    """Where that module lists their names."""
+    spec: Callable[[str], EnvironmentSpec]
+    """By the name without the prefix."""
+
+
+def _gymnax_spec(name: str) -> EnvironmentSpec:
+    return EnvironmentSpec(GYMNAX + name, lambda size: _gymnax(name), compiled=True, sized=False)
+
+
+def _gymnasium_spec(name: str) -> EnvironmentSpec:
+    return EnvironmentSpec(
+        GYMNASIUM + name,
+        lambda size: _gymnasium(name, 1),
+        compiled=False,
+        sized=False,
+        lanes=lambda lanes, hold: _gymnasium(name, lanes),
+    )
+
+
+def _bsuite_spec(name: str) -> EnvironmentSpec:
+    return EnvironmentSpec(
+        BSUITE + name,
+        lambda size: bsuite_world(name),
+        preset="tuned" if name.startswith("deep_sea") else "gymnasium",
+        compiled=False,
+        sized=False,
+        holds=True,
+        lanes=lambda lanes, hold: bsuite_world(name, lanes=lanes, hold=hold),
+    )
+
+
+LIBRARIES = (
+    Library(GYMNAX, "gymnax", "registered_envs", _gymnax_spec),
+    Library(BSUITE, "bsuite.sweep", "SWEEP", _bsuite_spec),
+    Library(GYMNASIUM, "gymnasium", "registry", _gymnasium_spec),
+)
+
+_registered: dict[str, EnvironmentSpec] = {}
+
+
+def register_environment(name: str, make: Callable[[int], Any], **more: Any) -> EnvironmentSpec:
+    """Add an environment, for this process.
+
+    Args:
+        name: As in `train(env=name)`.
+        make: Makes one of a size; see `EnvironmentSpec.make`.
+        more: Other fields of an `EnvironmentSpec`.
+
+    Returns:
+        Its spec.
+
+    Raises:
+        ValueError: If the name is taken, or has a colon, which is for libraries.
+    """
+    if ":" in name:
+        raise ValueError(f"env={name!r} has a colon, which is for names of libraries; leave it out")
+    if name in _registered or name in names.environment_names():
+        raise ValueError(f"env={name!r} is taken; register it under another name")
+    _registered[name] = EnvironmentSpec(name, make, **more)
+    return _registered[name]
+
+
+def environments() -> dict[str, EnvironmentSpec]:
+    """Environments by name: ours, those of plug-ins, those registered; not those of libraries.
+
+    A plug-in that cannot be loaded, or whose name is taken, is left out with a warning.
+
+    Returns:
+        Specs by name.
+    """
+    found = dict(OURS)
+    for point in names.plugins(names.ENVIRONMENT_PLUGINS):
+        try:
+            found[point.name] = _plugin(point)
+        except ValueError as error:
+            warnings.warn(str(error), stacklevel=2)
+    return found | _registered
+
+
+def known_environment(name: str) -> EnvironmentSpec | None:
+    """What is known of a name.
+
+    Args:
+        name: Any.
+
+    Returns:
+        The spec; None where no environment has that name.
+
+    Raises:
+        ValueError: If it is a plug-in's that cannot be loaded.
+    """
+    for library in LIBRARIES:
+        if name.startswith(library.prefix):
+            return library.spec(name.removeprefix(library.prefix))
+    if name in _registered or name in OURS:
+        return _registered.get(name) or OURS[name]
+    for point in names.plugins(names.ENVIRONMENT_PLUGINS):
+        if point.name == name:
+            return _plugin(point)
+    return None
+
+
+def environment_spec(name: str) -> EnvironmentSpec:
+    """An environment by its name.
+
+    Args:
+        name: One of `environments`, or a library's with its prefix.
+
+    Returns:
+        Its spec.
+
+    Raises:
+        ValueError: If it is unknown, with the nearest name; if it is a plug-in's that cannot be loaded.
+    """
+    found = known_environment(name)
+    if found is None:
+        one_of("env", name, [*names.environment_names(), *_registered], _of_others())
+        raise AssertionError("one_of refuses what is unknown")
+    return found
+
+
+@functools.cache
+def _plugin(point: EntryPoint) -> EnvironmentSpec:
+    """An environment of another package.
+
+    Raises:
+        ValueError: If it cannot be had; it names the distribution.
+    """
+    whose = f"the plug-in {names.distribution(point)!r} ({point.group}: {point.name} = {point.value})"
+    same = [each for each in names.plugins(point.group) if each.name == point.name]
+    if point.name in OURS or same[0] != point:
+        raise ValueError(f"{whose} has an environment whose name is taken; rename or uninstall it")
+    try:
+        found = point.load()
+    except Exception as error:  # whatever is wrong in a package of others
+        raise ValueError(f"{whose} cannot be loaded: {error!r}; mend or uninstall it") from error
+    if isinstance(found, EnvironmentSpec):
+        return dataclasses.replace(found, name=point.name)
+    if not callable(found):
+        raise ValueError(f"{whose} gives {found!r}; it must be an EnvironmentSpec, or a function of the size")
+    return EnvironmentSpec(point.name, found)
+
+
+def lives_on_host(env: str) -> bool:
+    """Whether the environment of that name is trained in on the host; an unknown one is not.
+
+    Args:
+        env: The name.
+    """
+    spec = known_environment(env)
+    return spec is not None and spec.on_host
+
+
+def preset_for(env: str) -> str:
+    """The preset of hyperparameters for an environment.
+
+    Args:
+        env: Its name; that of a class, where it is an object of someone's in gymnax's shape.
+
+    Returns:
+        As its spec says, or by what it shows.
+    """
+    spec = known_environment(env)
+    if spec is None:
+        return "swingup" if "cartpole" in env.lower() else "tuned"
+    if spec.preset is not None:
+        return spec.preset
+    if spec.is_compiled:
+        return _preset_shown(spec.make(USUAL_SIZE))
+    with contextlib.closing(make_world(env, 1)) as world:
+        return preset_in(world)
+
+
+def preset_in(world: VectorWorld) -> str:
+    """The preset of hyperparameters for lanes of someone else's environment, by what it shows.
+
+    Args:
+        world: The lanes.
+    """
+    if is_picture(world.frame_shape, world.frame_dtype):
+        return "small"
+    return "gymnasium" if getattr(world, "num_states", None) is None else "finite"
+
+
+def _preset_shown(env: Environment) -> str:
+    """By what a compiled environment shows."""
+    shown = interface_of_environment(env, env.default_params)
+    if shown is not None and is_picture(shown.sight.frame_shape, np.dtype(shown.sight.dtype)):
+        return "small"
+    return "gymnasium" if num_states(env) is None else "finite"
 
 
 def make_environment(name: str, size: int, continuous: bool = False) -> Environment:
-    """The environment of that name and size; with continuous actions, where it has them."""
-    if name.startswith(GYMNAX):
-        return _gymnax(name.removeprefix(GYMNAX))
-    if name == "atari" or name.startswith((GYMNASIUM, BSUITE)):
+    """A compiled environment.
+
+    Args:
+        name: Of the environment.
+        size: Its size, where it has one.
+        continuous: Whether its actions are to be continuous.
+
+    Raises:
+        ValueError: If it is unknown, not compiled, or has no continuous actions.
+    """
+    spec = environment_spec(name)
+    if not spec.is_compiled:
         raise ValueError(
-            f"env={name!r} is not compiled, and runs on the host; pass it to priorax.train, priorax.Explorer or "
-            "`priorax train`"
+            f"env={name!r} is not a compiled environment; pass it to priorax.train, priorax.Explorer or `priorax train`"
         )
-    env = ENVIRONMENTS[one_of("env", name, ENVIRONMENTS, {} if name in ENVIRONMENTS else _of_others())](size)
-    if continuous:
-        if not isinstance(env, CartpoleSwingup):
-            known = [name for name in ENVIRONMENTS if name.startswith("cartpole")]
-            raise ValueError(f"env={name!r} has no form with continuous actions; these have one: {', '.join(known)}")
-        return dataclasses.replace(env, pushes=())
+    if continuous and spec.continuous is not None:
+        return spec.continuous(size)
+    env: Environment = spec.make(size)
+    if continuous and action_bound(env) is None:
+        known = [each for each, other in OURS.items() if other.continuous is not None]
+        raise ValueError(f"env={name!r} has no form with continuous actions; these have one: {', '.join(known)}")
     return env
 
 
@@ -71,18 +368,14 @@ def _of_others() -> dict[str, str]:
     """Environments of the libraries that are installed, by their own names, with and without version, as `one_of` wants
     them."""
     found: dict[str, str] = {}
-    for prefix, module, registered in (
-        (GYMNAX, "gymnax", "registered_envs"),
-        (BSUITE, "bsuite.sweep", "SWEEP"),
-        (GYMNASIUM, "gymnasium", "registry"),
-    ):
+    for library in LIBRARIES:
         try:
-            names = list(getattr(importlib.import_module(module), registered))
+            known = list(getattr(importlib.import_module(library.module), library.registered))
         except ImportError:
             continue
-        for name in reversed(names) if prefix == BSUITE else names:  # the first of bsuite's ids, the last version
+        for name in reversed(known) if library.prefix == BSUITE else known:  # bsuite's first id, the last version
             for word in (name, re.sub(r"(-v|/)\d+$", "", name)):
-                found["".join(letter for letter in word.lower() if letter.isalnum())] = f"{prefix}{name}"
+                found["".join(letter for letter in word.lower() if letter.isalnum())] = f"{library.prefix}{name}"
     return found
 
 
@@ -100,37 +393,57 @@ def _gymnax(name: str) -> Environment:
         ) from None
 
 
-PICTURES = ("atari", "pixel_deep_sea")
-"""Their replay keeps each frame once, on the host."""
-
-
-def lives_on_host(env: str) -> bool:
-    """Whether that environment is trained in on the host."""
-    return env in PICTURES or env.startswith((GYMNASIUM, BSUITE))
-
-
 def make_world(
-    env: str, lanes: int, *, size: int = 10, game: str | None = None, seed: int = 0, num_threads: int = 0, hold: int = 1
+    env: str,
+    lanes: int,
+    *,
+    size: int = USUAL_SIZE,
+    game: str | None = None,
+    seed: int = 0,
+    num_threads: int = 0,
+    hold: int = 1,
 ) -> VectorWorld:
-    """So many lanes of the environment of that name; the seed says what varies between runs (DeepSea's mask). `hold`:
-    steps for which an action is held, of compiled environments and bsuite's."""
-    if hold > 1 and (env in PICTURES or env.startswith(GYMNASIUM)):
+    """Lanes of an environment, on the host.
+
+    Args:
+        env: Its name.
+        lanes: How many; a plug-in's `VectorWorld` has its own number.
+        size: Of environments that have one.
+        game: Of env='atari'.
+        seed: Says what varies between runs (DeepSea's mask).
+        num_threads: Of Atari; 0: as many as there are cores.
+        hold: Steps for which an action is held, of compiled environments and bsuite's.
+
+    Raises:
+        ValueError: If the name is unknown, or an argument is not for that environment.
+    """
+    spec = environment_spec(env)
+    if hold > 1 and not spec.can_hold:
         raise ValueError(f"hold={hold} is not for env={env!r}; use hold=1, or wrap the environment")
-    if env == "atari":
-        if game is None:
-            raise ValueError("game=None: env='atari' needs the name of a game; pass for example game='Freeway'")
-        return Atari(game, lanes, num_threads=num_threads)
     if game is not None:
-        raise ValueError(f"game={game!r} is for env='atari', not {env!r}; leave it out")
-    if env.startswith(GYMNASIUM):
-        return _gymnasium(env.removeprefix(GYMNASIUM), lanes)
-    if env.startswith(BSUITE):
-        return bsuite_world(env.removeprefix(BSUITE), lanes=lanes, hold=hold)
-    return compiled_world(make_environment(env, positive_int("size", size)), lanes, seed, hold)
+        if env != "atari":
+            raise ValueError(f"game={game!r} is for env='atari', not {env!r}; leave it out")
+        return Atari(game, lanes, num_threads=num_threads)
+    if spec.lanes is not None:
+        return spec.lanes(lanes, hold)
+    positive_int("size", size)
+    if spec.is_compiled:
+        return compiled_world(spec.make(size), lanes, seed, hold)
+    return lanes_of(lambda: spec.make(size), lanes)
 
 
 def compiled_world(env: Environment, lanes: int, seed: int, hold: int = 1) -> VectorWorld:
-    """So many lanes of a compiled environment."""
+    """Make a vector of compiled environments on the host.
+
+    Args:
+        env: The environment.
+        lanes: Number of environments.
+        seed: Seed of the parameters, which all share.
+        hold: Steps for which each action is repeated (frame skip).
+
+    Returns:
+        The environments.
+    """
     world: Any = Held(env, hold) if hold > 1 else env
     key, _ = jax.random.split(jax.random.key(seed))
     params = world.params(key) if hasattr(world, "params") else world.default_params

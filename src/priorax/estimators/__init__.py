@@ -1,7 +1,4 @@
-"""The scikit-learn face of algorithm 1.
-
-PriorEnsembleRegressor().fit(X, y).predict(X, return_std=True)
-"""
+"""scikit-learn estimators that implement algorithm 1: `PriorEnsembleRegressor` and `PriorEnsembleClassifier`."""
 
 from priorax.estimators.base import SIZES, Uncertainty
 from priorax.estimators.classifier import PriorEnsembleClassifier

@@ -1,4 +1,4 @@
-"""What regressor and classifier share: settings to belief, algorithm 1, prediction in chunks, files."""
+"""What the regressor and the classifier share: building the belief, fitting, predicting in chunks, files."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -27,30 +27,43 @@ from priorax.noise import as_noise, online
 from priorax.priors import Constant, Linear, RandomFourier
 
 SIZES = (64, 512, 4096)
-"""Rows per compiled call of predict, padded to the smallest that holds all; more rows go in chunks of the last. From 64
-rows on, the products of networks like ours are computed in the same order whatever the number of rows."""
+"""Rows per compiled call of predict: inputs are padded to the smallest size that holds them, and larger inputs are
+split into chunks of the last. From 64 rows on, matrix products of networks like ours are computed in the same order
+for any number of rows.
+"""
 
 SEEN = 16 * SIZES[-1]
-"""At most so many rows of the fit say what noise was seen."""
+"""Most rows of the training data on which the range of the noise is measured."""
 
 PRIORS: dict[str, Network] = {"linear": Linear(), "fourier": RandomFourier(), "constant": Constant()}
+"""Prior functions by name."""
 
 OURS = (MLP, Table, Linear, RandomFourier, Constant)
-"""Priors that see standardised X; any other is the user's own and sees X as it was given."""
+"""Priors that see standardised X; any other is the user's own and sees X as it was passed."""
 
 
 Compute = Callable[[Ensemble, BeliefState, Any], Sequence[Array]]
+"""Computes what each member predicts for a chunk of rows."""
 Combine = Callable[..., Sequence[np.ndarray]]
+"""Combines the members' predictions."""
 
 
 class Uncertainty(NamedTuple):
-    """What a prediction is made of. Regression: standard deviations, total² = epistemic² + aleatoric².
-    Classification: nats, total = epistemic + aleatoric (entropy of the mean; mutual information; mean entropy)."""
+    """A prediction with its uncertainty, split into epistemic and aleatoric parts.
+
+    For a regression these are standard deviations, total² = epistemic² + aleatoric². For a classification they are in
+    nats, total = epistemic + aleatoric: the entropy of the mean probabilities, the mutual information, and the mean
+    entropy.
+    """
 
     mean: np.ndarray
+    """Predicted means [n] or [n, outputs], or class probabilities [n, classes]."""
     epistemic: np.ndarray
+    """Uncertainty that more data would reduce."""
     aleatoric: np.ndarray
+    """Uncertainty due to noise, which more data would not reduce."""
     total: np.ndarray
+    """Both together."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +81,7 @@ class _Part:
 
 
 class PriorEnsemble(BaseEstimator):
-    """What regressor and classifier share; the subclasses' docstrings describe the settings."""
+    """Base class of the regressor and the classifier, whose docstrings describe the parameters."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -263,24 +276,59 @@ class PriorEnsemble(BaseEstimator):
         return [np.concatenate(part) for part in zip(*parts, strict=True)]
 
     def save(self, path: Path | str) -> None:
-        """Write the fitted estimator to one file: arrays and JSON, no pickle. See `load`."""
+        """Save the fitted estimator to one file of arrays and JSON, without pickle.
+
+        Args:
+            path: The file to write.
+
+        Raises:
+            NotFittedError: If the estimator is not fitted.
+        """
         check_is_fitted(self, "state_")
         files.save(self, path)
 
     @classmethod
     def load(cls, path: Path | str, **own: Any) -> Any:
-        """Read what `save` wrote; a file that is damaged or describes what cannot be is a `priorax.storage.BadFile`. A
-        network or prior that is your own code is passed again: `load(path, prior=...)`."""
+        """Load an estimator.
+
+        Args:
+            path: The file, written by `save`.
+            **own: Networks, priors or noise that are the user's own code, by parameter name, as in `load(path,
+                prior=...)`: files do not hold code.
+
+        Returns:
+            The fitted estimator.
+
+        Raises:
+            BadFile: If the file is damaged or describes something invalid (`priorax.storage.BadFile`).
+            FileNotFoundError: If the file does not exist.
+        """
         return files.load(cls, path, own)
 
 
 def mean_of(members: np.ndarray) -> np.ndarray:
-    """The mean over members [member, row, ...], summed in their order whatever the number of rows."""
+    """Average over members, summing in a fixed order for any number of rows.
+
+    Args:
+        members: Values [member, row, ...].
+
+    Returns:
+        The mean [row, ...].
+    """
     return sum(members) / len(members)
 
 
 def outputs(belief: Ensemble, state: BeliefState, x: Any) -> Float[Array, "member row output size"]:
-    """Member after member: one member's activations stay in the cache, and its products use all cores."""
+    """Evaluate one member after the other, so that its activations stay in the cache and its products use all cores.
+
+    Args:
+        belief: The ensemble.
+        state: Its state.
+        x: Inputs [row, ...].
+
+    Returns:
+        Raw outputs of all members.
+    """
 
     def member(parts: Any) -> Array:
         return jax.vmap(lambda row: belief.output(parts[0], parts[1], row))(x)

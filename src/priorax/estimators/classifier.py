@@ -37,11 +37,32 @@ class _Shut:
 class PriorEnsembleClassifier(ClassifierMixin, PriorEnsemble):
     """Classification by an ensemble with randomized prior functions, which are added to the logits.
 
-    `predict_proba` is the mean of the members' probabilities; `predict_uncertainty` parts its entropy into what more
-    data would remove (epistemic) and what it would not. `prior_scale` is in units of logits; `class_weight` is as
-    elsewhere in scikit-learn: None, "balanced", a dictionary from labels to weights, or a list of these for several
-    outputs. A validation split holds out the same share of each class. The other settings are those of
-    `PriorEnsembleRegressor`.
+    `predict_proba` is the mean of the members' probabilities; `predict_uncertainty` splits its entropy into an
+    epistemic part, which more data would reduce, and an aleatoric part, which it would not. X may be sparse. Only the
+    ratios of `sample_weight` matter.
+
+    Args:
+        num_members: Number of ensemble members, K.
+        hidden_widths: Units of each hidden layer.
+        prior: Prior function: "network" (a random network with one hidden layer, as wide as the first, and random
+            biases), "linear", "fourier" (draws of a Gaussian process), "constant", None, any network or (init, apply)
+            pair, or `priorax.priors.Function(f)`. Built-in priors see standardised X; your own see X as passed.
+        prior_scale: Scale of the prior functions (beta), in units of logits.
+        noise: Data noise by name (none, bootstrap, poisson, double_or_nothing, exponential) or as an object.
+        network: Trainable network; None is an MLP of `hidden_widths`.
+        l2: Regularisation of the weights towards an anchor (`priorax.beliefs.L2`).
+        class_weight: Weights of the classes, as elsewhere in scikit-learn: None, "balanced", a dictionary from labels
+            to weights, or a list of these for several outputs.
+        standardize: Whether to scale X to mean 0 and standard deviation 1.
+        steps: Number of Adam steps.
+        batch_size: Minibatch size; None trains on full batches.
+        learning_rate: Learning rate of Adam.
+        validation_fraction: Fraction of rows to hold out for early stopping, stratified by class; None trains for all
+            `steps`.
+        patience: Stop when the validation loss has not fallen for `patience` x 100 steps, and keep the best state.
+        partial_steps: Number of steps per call of `partial_fit`.
+        random_state: Seed; an int makes results bitwise reproducible.
+        verbose: Whether to show a progress bar.
     """
 
     @no_type_check  # scikit-learn: constructors store anything, fit complains
@@ -103,7 +124,20 @@ class PriorEnsembleClassifier(ClassifierMixin, PriorEnsemble):
         return [np.asarray(self.classes_)] if self.flat_y_ else list(self.classes_)
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "PriorEnsembleClassifier":
-        """Fit to X [n, features] and labels y [n] or [n, outputs]."""
+        """Fit the ensemble.
+
+        Args:
+            X: Inputs [n, features], dense or sparse.
+            y: Labels [n] or [n, outputs].
+            sample_weight: Weights [n]; None weighs all rows equally.
+
+        Returns:
+            The estimator itself.
+
+        Raises:
+            ValueError: If a parameter or the data is invalid.
+            NonFiniteLoss: If training diverges.
+        """
         work = copy.copy(self)
         X, y, weight = work._validated(X, y, sample_weight, True, multi_output=True)
         check_classification_targets(y)
@@ -114,14 +148,28 @@ class PriorEnsembleClassifier(ClassifierMixin, PriorEnsemble):
         return self._become(work)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> "PriorEnsembleClassifier":
-        """Learn from new examples only; the first call needs all `classes` (a list of arrays for several outputs)."""
+        """Train on new examples only; each call takes `partial_steps` steps. The first call fixes the standardisation.
+
+        Args:
+            X: Inputs [n, features], dense or sparse.
+            y: Labels [n] or [n, outputs].
+            classes: All labels that may occur; required on the first call. A list of arrays for several outputs.
+            sample_weight: Weights [n]; None weighs all rows equally.
+
+        Returns:
+            The estimator itself.
+
+        Raises:
+            ValueError: If a parameter or the data is invalid, or `classes` is missing or changed.
+            NonFiniteLoss: If training diverges.
+        """
         fresh = not hasattr(self, "state_")
         work = copy.copy(self)
         X, y, weight = work._validated(X, y, sample_weight, fresh, multi_output=True)
         check_classification_targets(y)
         if fresh:
             if classes is None:
-                raise ValueError("classes=None on the first call of partial_fit; pass every label that may come")
+                raise ValueError("classes=None on the first call of partial_fit; pass every label that may occur")
             work._start(X, y, classes, weight)
         elif classes is not None and not _same_labels(self._labels(), [classes] if self.flat_y_ else classes):
             raise ValueError(f"classes={classes!r} differ from those of the first call; pass the same or none")
@@ -180,17 +228,38 @@ class PriorEnsembleClassifier(ClassifierMixin, PriorEnsemble):
         )
 
     def predict_proba(self, X: Any) -> Any:
-        """The mean of the members' probabilities, [n, classes]; a list of these for several outputs."""
+        """Predict class probabilities: the mean over members.
+
+        Args:
+            X: Inputs [n, features], dense or sparse.
+
+        Returns:
+            Probabilities [n, classes]; a list of these for several outputs.
+        """
         return self._per_output(self._chunks(self._asked(X), _logits, _mean_proba)[0])
 
     def predict_log_proba(self, X: Any) -> Any:
-        """The logarithm of `predict_proba`."""
+        """Predict the logarithm of the class probabilities.
+
+        Args:
+            X: Inputs [n, features], dense or sparse.
+
+        Returns:
+            Logarithms of `predict_proba(X)`.
+        """
         proba = self.predict_proba(X)
         with np.errstate(divide="ignore"):
             return np.log(proba) if self.flat_y_ else [np.log(part) for part in proba]
 
     def predict(self, X: Any) -> np.ndarray:
-        """The label with the highest mean probability."""
+        """Predict the label with the highest mean probability.
+
+        Args:
+            X: Inputs [n, features], dense or sparse.
+
+        Returns:
+            Labels [n] or [n, outputs].
+        """
         proba = self.predict_proba(X)
         if self.flat_y_:
             return self.classes_[np.argmax(proba, axis=1)]
@@ -198,13 +267,30 @@ class PriorEnsembleClassifier(ClassifierMixin, PriorEnsemble):
         return np.stack(columns, axis=1)
 
     def predict_uncertainty(self, X: Any) -> Uncertainty:
-        """Mean probabilities, and in nats: mutual information, mean entropy, entropy of the mean."""
+        """Predict class probabilities and their uncertainty in nats.
+
+        Args:
+            X: Inputs [n, features], dense or sparse.
+
+        Returns:
+            Mean probabilities, mutual information (epistemic), mean entropy (aleatoric) and entropy of the mean
+            (total).
+        """
         proba, aleatoric, total = self._chunks(self._asked(X), _logits, _class_moments)
         parts = (np.maximum(total - aleatoric, 0.0), aleatoric, total)
         return Uncertainty(self._per_output(proba), *(part[:, 0] if self.flat_y_ else part for part in parts))
 
     def sample(self, X: Any, num_samples: int = 1, random_state: Any = None) -> Any:
-        """Probabilities by members drawn at random: [num_samples, n, classes], or a list of these."""
+        """Predict with members drawn at random, with replacement.
+
+        Args:
+            X: Inputs [n, features], dense or sparse.
+            num_samples: Number of draws.
+            random_state: Seed of the draws; None gives the same draws for the same fit.
+
+        Returns:
+            Probabilities [num_samples, n, classes]; a list of these for several outputs.
+        """
         members = np.moveaxis(self._chunks(self._asked(X), _logits, _all_proba)[0], 0, 1)
         return self._per_output(members[self._drawn_members(num_samples, random_state)])
 

@@ -1,6 +1,6 @@
-"""Fitted estimators as files: settings, what the fit left behind, and the state, in the format of `priorax.storage`.
+"""Save and load fitted estimators in the format of `priorax.storage`.
 
-A file may come from a stranger: what a fit leaves is checked part against part before it is used.
+Files may come from untrusted sources, so the parts of a fit are checked against each other before they are used.
 """
 
 from pathlib import Path
@@ -11,15 +11,19 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from priorax import storage
-from priorax.heads import Gaussian
 from priorax.storage import BadFile
 
 COUNTS = ("n_features_in_", "n_outputs_", "n_seen_", "n_iter_", "stream_seed_")
-"""Whole numbers that every fit leaves."""
+"""Integer attributes of every fitted estimator."""
 
 
 def save(model: Any, path: Path | str) -> None:
-    """Write a fitted estimator to one file: arrays and JSON, no pickle."""
+    """Save a fitted estimator to one file of arrays and JSON, without pickle.
+
+    Args:
+        model: The fitted estimator.
+        path: The file to write.
+    """
     params = {name: storage.describe(value, name) for name, value in model._fit_params.items()}
     if not isinstance(model._fit_params["random_state"], int | None):
         params["random_state"] = None
@@ -31,16 +35,19 @@ def save(model: Any, path: Path | str) -> None:
 
 
 def load(cls: type, path: Path | str, own: dict[str, Any]) -> Any:
-    """Read what `save` wrote.
+    """Load a fitted estimator.
 
     Args:
-        cls: The estimator's class; the file must hold one of that name.
-        path: The file.
-        own: Settings that are the user's own code, by name.
+        cls: Class of the estimator; the file must hold one of that class.
+        path: The file, written by `save`.
+        own: Parameters that are the user's own code, by name.
+
+    Returns:
+        The fitted estimator.
 
     Raises:
-        BadFile: If the file is not ours, is damaged, or what is in it does not fit together.
-        FileNotFoundError: If there is none.
+        BadFile: If the file was not written by priorax, is damaged, or is inconsistent.
+        FileNotFoundError: If the file does not exist.
     """
     content = storage.read(path)
     if content.kind != cls.__name__:
@@ -52,14 +59,14 @@ def load(cls: type, path: Path | str, own: dict[str, Any]) -> Any:
         }
         for name in parts["fitted"]:
             if not _is_fitted(cls, name):
-                raise BadFile(f"{path} holds an attribute {name!r:.100} that no fit leaves; write it again")
+                raise BadFile(f"{path} holds an attribute {name!r:.100} that no fitted estimator has; write it again")
         for name in ("num_members", "hidden_widths"):
             storage.refuse_size(name, parts["params"].get(name), content.largest)
         model = cls(**parts["params"])
         vars(model).update(parts["fitted"], _fit_params=parts["params"])
         _check(model)
         model.belief_ = model._belief(model.n_outputs_, model._head())
-        if isinstance(model.belief_.head, Gaussian):
+        if not is_classifier(model) and model.belief_.head.knows_noise:
             _check_range(model.noise_range_, model.n_outputs_)
         rows = model._inputs(np.zeros((1, model.n_features_in_)))
         example = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), rows)
@@ -78,10 +85,10 @@ def _check(model: Any) -> None:
     for name in COUNTS:
         value = getattr(model, name)
         if type(value) is not int or value < (name in ("n_features_in_", "n_outputs_")):
-            raise BadFile(f"{name}={value!r:.100} is no such count; write it again")
+            raise BadFile(f"{name}={value!r:.100} is not a valid count; write it again")
     features, outputs = model.n_features_in_, model.n_outputs_
     if type(model.flat_y_) is not bool or (model.flat_y_ and outputs != 1):
-        raise BadFile(f"flat_y_={model.flat_y_!r:.100} does not go with n_outputs_={outputs}; write it again")
+        raise BadFile(f"flat_y_={model.flat_y_!r:.100} contradicts n_outputs_={outputs}; write it again")
     if not isinstance(model.weight_unit_, float) or not 0 < model.weight_unit_ < np.inf:
         raise BadFile(f"weight_unit_={model.weight_unit_!r:.100} must be a number above 0; write it again")
     _check_numbers(model, "x_mean_", features)
@@ -97,7 +104,7 @@ def _check(model: Any) -> None:
             raise BadFile(f"classes_ are not those of {outputs} outputs; write it again")
         for known in labels:
             if len(_shape(known)) != 1 or not known.size or not np.array_equal(known, np.unique(known)):
-                raise BadFile("classes_ are not labels in order, each once; write it again")
+                raise BadFile("classes_ are not sorted distinct labels; write it again")
     else:
         _check_numbers(model, "y_mean_", outputs)
         _check_numbers(model, "y_scale_", outputs, positive=True)
@@ -115,7 +122,7 @@ def _check_numbers(model: Any, name: str, length: int, positive: bool = False) -
 def _check_range(values: Any, outputs: int) -> None:
     """The smallest and the largest noise of each output."""
     if _shape(values) != (2, outputs) or not np.all((values[0] >= 0) & (values[0] <= values[1])):
-        raise BadFile(f"noise_range_ is no range for each of {outputs} outputs; write it again")
+        raise BadFile(f"noise_range_ does not hold a range for each of {outputs} outputs; write it again")
 
 
 def _shape(value: Any) -> tuple[int, ...]:

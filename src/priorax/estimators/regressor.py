@@ -15,37 +15,39 @@ from priorax.heads import Gaussian, Head, Scalar
 
 
 class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
-    """Regression by an ensemble with randomized prior functions: predictions, and how sure they are.
+    """Regression by an ensemble with randomized prior functions, with uncertainty estimates.
 
-    `predict(X, return_std=True)` gives the *epistemic* standard deviation: how far the members' means disagree, what
-    more data would remove. It does not hold the noise of single measurements; for that set `heteroscedastic=True`
-    and ask `predict_uncertainty`.
+    `predict(X, return_std=True)` returns the *epistemic* standard deviation: the disagreement between the members,
+    which more data would reduce. It does not include the noise of single measurements; for that, set
+    `heteroscedastic=True` and call `predict_uncertainty`.
 
-    X may be sparse. Networks see dense numbers, so that fitting takes 4 bytes x rows x features (several times while it
-    is being padded), as for dense X; predicting makes 4,096 rows dense at a time. Of `sample_weight` ratios matter.
-    `set_params` after `fit` changes nothing before the next `fit`; `partial_fit` goes on with the model that there is,
-    and takes noise, batch_size and partial_steps as they are set then.
+    X may be sparse. Networks see dense float32 numbers, so fitting takes several times 4 bytes x rows x features, as
+    for dense X; predicting converts 4,096 rows at a time. Only the ratios of `sample_weight` matter. `set_params`
+    after `fit` has no effect before the next `fit`; `partial_fit` continues with the fitted model, and uses the
+    current noise, batch_size and partial_steps.
 
-    Parameters
-    ----------
-    num_members : K, how many members.
-    hidden_widths : units of each hidden layer.
-    prior : "network" (a random network with one hidden layer, as wide as the first, and random biases), "linear",
-        "fourier" (draws of a Gaussian process), "constant", None, any network or (init, apply) pair, or `Function(f)`.
-        Ours see standardised X; your own see raw X.
-    prior_scale : beta, in units of the standardised target.
-    noise : data noise by name (none, bootstrap, poisson, double_or_nothing, exponential) or object; the scale of
-        `Gaussian(scale)` is in units of the standardised target.
-    network : the trainable function, if not an MLP of `hidden_widths`.
-    l2 : a pull of the weights towards an anchor (`priorax.beliefs.L2`).
-    heteroscedastic : learn the noise as a function of X.
-    standardize : scale X and y to mean 0 and standard deviation 1 inside.
-    steps, batch_size, learning_rate : of Adam; batch_size None is full batch.
-    validation_fraction, patience : stop when the ensemble's error on a held-out share (with `heteroscedastic` its
-        negative log likelihood) has not fallen for `patience` x 100 steps, and keep the best.
-    partial_steps : steps per call of `partial_fit`.
-    random_state : an int makes everything reproducible to the bit.
-    verbose : show a progress bar.
+    Args:
+        num_members: Number of ensemble members, K.
+        hidden_widths: Units of each hidden layer.
+        prior: Prior function: "network" (a random network with one hidden layer, as wide as the first, and random
+            biases), "linear", "fourier" (draws of a Gaussian process), "constant", None, any network or (init, apply)
+            pair, or `priorax.priors.Function(f)`. Built-in priors see standardised X; your own see X as passed.
+        prior_scale: Scale of the prior functions (beta), in units of the standardised target.
+        noise: Data noise by name (none, bootstrap, poisson, double_or_nothing, exponential) or as an object; the scale
+            of `priorax.noise.Gaussian(scale)` is in units of the standardised target.
+        network: Trainable network; None is an MLP of `hidden_widths`.
+        l2: Regularisation of the weights towards an anchor (`priorax.beliefs.L2`).
+        heteroscedastic: Whether to learn the noise as a function of X.
+        standardize: Whether to scale X and y to mean 0 and standard deviation 1.
+        steps: Number of Adam steps.
+        batch_size: Minibatch size; None trains on full batches.
+        learning_rate: Learning rate of Adam.
+        validation_fraction: Fraction of rows to hold out for early stopping; None trains for all `steps`.
+        patience: Stop when the ensemble's validation error (with `heteroscedastic`, its negative log likelihood) has
+            not fallen for `patience` x 100 steps, and keep the best state.
+        partial_steps: Number of steps per call of `partial_fit`.
+        random_state: Seed; an int makes results bitwise reproducible.
+        verbose: Whether to show a progress bar.
     """
 
     @no_type_check  # scikit-learn: constructors store anything, fit complains
@@ -94,7 +96,20 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
         return Gaussian() if self.heteroscedastic else Scalar()
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "PriorEnsembleRegressor":
-        """Fit to X [n, features] and y [n] or [n, outputs]."""
+        """Fit the ensemble.
+
+        Args:
+            X: Inputs [n, features], dense or sparse.
+            y: Targets [n] or [n, outputs].
+            sample_weight: Weights [n]; None weighs all rows equally.
+
+        Returns:
+            The estimator itself.
+
+        Raises:
+            ValueError: If a parameter or the data is invalid.
+            NonFiniteLoss: If training diverges.
+        """
         work = copy.copy(self)
         X, y, weight = work._validated(X, y, sample_weight, True, y_numeric=True, multi_output=True)
         work._start(X, y, weight)
@@ -103,7 +118,20 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
         return self._become(work)
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> "PriorEnsembleRegressor":
-        """Learn from new examples only; the first call fixes the standardisation."""
+        """Train on new examples only; each call takes `partial_steps` steps. The first call fixes the standardisation.
+
+        Args:
+            X: Inputs [n, features], dense or sparse.
+            y: Targets [n] or [n, outputs].
+            sample_weight: Weights [n]; None weighs all rows equally.
+
+        Returns:
+            The estimator itself.
+
+        Raises:
+            ValueError: If a parameter or the data is invalid.
+            NonFiniteLoss: If training diverges.
+        """
         fresh = not hasattr(self, "state_")
         work = copy.copy(self)
         X, y, weight = work._validated(X, y, sample_weight, fresh, y_numeric=True, multi_output=True)
@@ -122,7 +150,7 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
 
     def _see_noise(self, X: Any, weight: Any) -> None:
         """Take note of how large the noise is at the examples: elsewhere it is taken to be no larger and no smaller."""
-        if not isinstance(self.belief_.head, Gaussian):
+        if not self.belief_.head.knows_noise:
             return
         rows = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight)
         noise = self._chunks(X[rows[:: 1 + len(rows) // SEEN]], _values_and_noise, _moments)[2]
@@ -136,26 +164,27 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
         return standardised("y", columns, self.y_mean_, self.y_scale_)
 
     def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
-        """The mean over members, and how far they disagree.
+        """Predict the mean over members and, optionally, their disagreement.
 
-        What is said of a row does not depend on which other rows are asked for, to the bit for networks like ours on
-        CPUs that we know; where a compiler adds in another order for more rows (accelerators, networks of your own),
-        within 1e-5 of the target's standard deviation.
+        The prediction for a row does not depend on the other rows: bitwise for the built-in networks on the CPUs
+        tested; within 1e-5 of the target's standard deviation where a compiler sums in another order for more rows
+        (accelerators, your own networks).
 
         Args:
-            X: [n, features], dense or sparse.
-            return_std: also give the epistemic standard deviation.
-            return_cov: also give the epistemic covariance between the rows of X.
+            X: Inputs [n, features], dense or sparse.
+            return_std: Whether to return the epistemic standard deviation as well.
+            return_cov: Whether to return the epistemic covariance between the rows of X as well.
 
         Returns:
-            The mean [n] or [n, outputs]; with `return_std` or `return_cov` a pair of it and that, [n, n] or
-            [n, n, outputs] for the covariance.
+            The mean [n] or [n, outputs]. With `return_std`, the mean and the standard deviation of the same shape; with
+            `return_cov`, the mean and the covariance [n, n] or [n, n, outputs].
 
         Raises:
-            ValueError: if both are asked for, X does not fit the model, or float does not carry X or the covariance.
+            ValueError: If both are requested, X does not match the model, or X or the covariance exceeds the
+                floating-point range.
         """
         if return_std and return_cov:
-            raise ValueError("return_std=True and return_cov=True at once; ask for one of them")
+            raise ValueError("return_std=True and return_cov=True at once; pass only one of them")
         X = self._asked(X)
         if return_cov:
             members = self._members(X)
@@ -167,13 +196,22 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
         return (mean, self._flat(std * self.y_scale_)) if return_std else mean
 
     def predict_uncertainty(self, X: Any) -> Uncertainty:
-        """Mean, epistemic, aleatoric and total standard deviation. Needs a fit with `heteroscedastic=True`.
+        """Predict the mean with epistemic, aleatoric and total standard deviations. Requires `heteroscedastic=True`.
 
-        The aleatoric part stays within what it is at the examples of the fit: how large the noise is far from them,
-        nothing says.
+        The aleatoric part is limited to its range on the training data, since nothing is known of the noise far from
+        it.
+
+        Args:
+            X: Inputs [n, features], dense or sparse.
+
+        Returns:
+            Mean and standard deviations, each [n] or [n, outputs].
+
+        Raises:
+            ValueError: If the estimator was fitted with `heteroscedastic=False`.
         """
         X = self._asked(X)
-        if not isinstance(self.belief_.head, Gaussian):
+        if not self.belief_.head.knows_noise:
             raise ValueError(
                 "heteroscedastic=False learns no noise; set heteroscedastic=True for aleatoric uncertainty and fit "
                 "again"
@@ -185,7 +223,16 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
         return Uncertainty(*map(self._flat, (self._unscale(mean), epistemic, aleatoric, total)))
 
     def sample(self, X: Any, num_samples: int = 1, random_state: Any = None) -> np.ndarray:
-        """Whole functions drawn from the ensemble, on X: [num_samples, n] or [num_samples, n, outputs]."""
+        """Evaluate functions drawn from the ensemble, with replacement.
+
+        Args:
+            X: Inputs [n, features], dense or sparse.
+            num_samples: Number of functions.
+            random_state: Seed of the draws; None gives the same draws for the same fit.
+
+        Returns:
+            Values [num_samples, n] or [num_samples, n, outputs].
+        """
         members = self._unscale(self._members(self._asked(X)))
         return self._flat(members[self._drawn_members(num_samples, random_state)])
 
@@ -199,7 +246,7 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
             variance = self.y_scale_**2
         for scale in self.y_scale_[~np.isfinite(variance) | (variance < np.finfo(np.float64).tiny)]:
             raise ValueError(
-                f"return_cov=True, but float64 does not carry the square of y's scale {scale:.3g}; ask for "
+                f"return_cov=True, but the square of y's scale {scale:.3g} is outside the range of float64; pass "
                 "return_std=True, or fit to y times a constant"
             )
         return variance

@@ -1,4 +1,4 @@
-"""Units: tables of any scale, dense or sparse, as float32 numbers of about one; in blocks of rows, to save memory."""
+"""Standardisation of dense or sparse tables to float32, in blocks of rows to save memory."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,38 +7,39 @@ import numpy as np
 from scipy import sparse
 
 BLOCK = 65_536
-"""Rows that are in float64 at once."""
+"""Rows held in float64 at once."""
 
 TINY = float(np.finfo(np.float64).tiny)
+"""Smallest float64 with full precision."""
 CONSTANT = 1e-12
-"""A column whose standard deviation is this share of its largest number, or less, is constant: the rest is rounding."""
+"""A column is constant if its standard deviation is at most this fraction of its largest absolute value."""
 
 
 def moments(name: str, columns: Any, standardize: bool, weight: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Weighted mean and standard deviation of each column; rows of weight zero are not looked at.
+    """Compute the weighted mean and standard deviation of each column, ignoring rows of weight zero.
 
-    Units do not matter: multiplying a column multiplies both. The scale of a constant column is its own size, that of
-    zeros is 1.
+    Units do not matter: multiplying a column multiplies both. The scale of a constant column is its absolute value, or
+    1 if that is zero.
 
     Args:
-        name: what the columns are called in messages.
-        columns: [n, column], dense or sparse.
-        standardize: if False, the answer is 0 and 1.
-        weight: [n] of mean about one, or None.
+        name: Name of the table, for messages.
+        columns: The table [n, column], dense or sparse.
+        standardize: If False, means are 0 and scales 1.
+        weight: Weights [n] with mean about one, or None.
 
     Returns:
-        Mean and scale, one number per column each.
+        Mean and scale of each column.
 
     Raises:
-        ValueError: if float64 does not carry them.
+        ValueError: If a column is too small for float64.
     """
     if not standardize:
         return np.zeros(columns.shape[1]), np.ones(columns.shape[1])
     largest = np.max([np.abs(block).max(axis=0, initial=0.0) for block, _ in _blocks(columns, weight)], axis=0)
     for j in np.flatnonzero((largest > 0) & (largest < TINY)):
         raise ValueError(
-            f"{name} holds no number above {largest[j]:.3g} in column {j}; float64 carries numbers in full from "
-            f"{TINY:.3g} on: multiply {name} by a constant"
+            f"{name} holds no number above {largest[j]:.3g} in column {j}, below {TINY:.3g}, from which on float64 has "
+            f"full precision; multiply {name} by a constant"
         )
     unit = np.exp2(np.floor(np.log2(np.where(largest > 0, largest, 1.0))))  # a power of two: dividing by it is exact
     total = sum(share.sum() for _, share in _blocks(columns, weight))
@@ -50,19 +51,19 @@ def moments(name: str, columns: Any, standardize: bool, weight: Any) -> tuple[np
 
 
 def standardised(name: str, columns: Any, mean: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """(columns - mean) / scale as float32, dense.
+    """Return (columns - mean) / scale as a dense float32 array.
 
     Args:
-        name: what the columns are called in messages.
-        columns: [n, column], dense or sparse.
-        mean: one number per column.
-        scale: one number per column.
+        name: Name of the table, for messages.
+        columns: The table [n, column], dense or sparse.
+        mean: Mean of each column.
+        scale: Scale of each column.
 
     Returns:
-        [n, column].
+        The standardised table [n, column].
 
     Raises:
-        ValueError: if float32 does not carry a result.
+        ValueError: If a result exceeds the range of float32.
     """
     result = np.empty(columns.shape, dtype=np.float32)
     start = 0
@@ -75,20 +76,37 @@ def standardised(name: str, columns: Any, mean: np.ndarray, scale: np.ndarray) -
         row, j = bad[0]
         raise ValueError(
             f"{name} holds {columns[row, j]:.3g} in row {row}, column {j}, over {np.finfo(np.float32).max:.2g} times "
-            f"the scale there ({scale[j]:.3g}), which float32 does not carry; remove the row, divide {name} by a "
-            "constant, or fit with standardize=True"
+            f"the column's scale ({scale[j]:.3g}), which exceeds the range of float32; remove the row, divide {name} "
+            "by a constant, or fit with standardize=True"
         )
     return result
 
 
 def as_given(columns: Any) -> np.ndarray:
-    """X as a user's own prior sees it: dense, in float32, whose range it must not leave."""
+    """Convert X to a dense float32 array, as the user's own prior sees it.
+
+    Args:
+        columns: X, dense or sparse.
+
+    Returns:
+        The array.
+
+    Raises:
+        ValueError: If a number exceeds the range of float32.
+    """
     ones = np.ones(columns.shape[1])
     return standardised("X", columns, 0 * ones, ones)
 
 
 def refuse_vanishing(columns: Any) -> None:
-    """A column of X that is all zero in float32, as a user's own prior sees it, though it is not: a ValueError."""
+    """Check that no column of X vanishes in float32, as the user's own prior sees it.
+
+    Args:
+        columns: X, dense or sparse.
+
+    Raises:
+        ValueError: If a column that is not zero is zero in float32.
+    """
     largest = np.max([np.abs(block).max(axis=0) for block, _ in _blocks(columns, None)], axis=0)
     for j in np.flatnonzero((largest > 0) & (largest < np.finfo(np.float32).tiny)):
         raise ValueError(

@@ -1,8 +1,8 @@
-"""Tables of people: CSV files with words, gaps and odd columns, made into numbers that the estimators take.
+"""Real-world CSV tables: encode columns of text and missing cells as numbers that the estimators take.
 
-`read` gives the cells, `kinds` says which columns hold numbers, `learn` takes from them what is needed to make numbers
-of any table with those columns: medians and categories (`Features`). These are plain values, written as JSON; the
-transformers of scikit-learn are always made from them, at the fit as after reading, so that both give the same bits.
+`read` returns the cells, `kinds` decides which columns are numeric, and `learn` determines medians and categories
+(`Features`), with which any table with those columns can be encoded. They are plain values, stored as JSON; the
+transformers of scikit-learn are always built from them, so that encodings are the same after saving and loading.
 """
 
 import codecs
@@ -24,47 +24,69 @@ from sklearn.preprocessing import OneHotEncoder
 from priorax.checks import one_of
 
 Kind = Literal["number", "text"]
+"""Kind of a column."""
 
 MISSING = frozenset(("", "na", "n/a", "#n/a", "<na>", "nan", "null", "?"))
-"""Cells that say nothing, in capitals or not."""
+"""Cells that count as missing, in lower case."""
 MISSING_NUMBERS = frozenset(("", "none", "-"))
-"""The same in columns of numbers; among words, "none" is a word."""
+"""Cells that count as missing in numeric columns only."""
 MAX_CATEGORIES = 50
-"""A column of words may have so many different ones, and half as many as there are rows."""
+"""Most categories of a text column; it may also have at most half as many as there are rows."""
 SMALL_TEXT, MOST_ZIPPED = 10**8, 100
-"""A gzip file may be so many bytes of text, or so many times as much as it is itself."""
+"""Most bytes of text in a gzip file, and most bytes of text per byte of the file."""
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+"""A number in a cell."""
 
 
 class Cells(NamedTuple):
-    """A table as it was written: the cells of each column, missing ones empty."""
+    """A table of strings; missing cells are empty."""
 
     path: str
+    """The file."""
     columns: dict[str, list[str]]
+    """Cells of each column."""
     lines: list[int]
-    """Where each row is in the file."""
+    """Line number of each row in the file."""
     decimal_comma: bool
+    """Whether numbers are written with a decimal comma."""
     unnamed: int
-    """How many columns had no name; they are left out."""
+    """Number of columns without a name, which are dropped."""
     encoding: str = "utf-8"
-    """How the text was written."""
+    """Encoding of the file."""
     ids: list[str] | None = None
-    """The column of ids as it was written, if one was asked for and is there: an id may look like a missing cell."""
+    """The id column exactly as written, if one was requested and exists: an id may look like a missing cell."""
 
     def take(self, rows: np.ndarray) -> "Cells":
-        """Some of the rows."""
+        """Select rows.
+
+        Args:
+            rows: Indices of the rows.
+
+        Returns:
+            The table with those rows.
+        """
         columns = {name: [cells[i] for i in rows] for name, cells in self.columns.items()}
         ids = None if self.ids is None else [self.ids[i] for i in rows]
         return self._replace(columns=columns, lines=[self.lines[i] for i in rows], ids=ids)
 
     def numbers(self, name: str) -> np.ndarray:
-        """A column of numbers, NaN where it says nothing; an error that names the first cell that is none."""
+        """Parse a numeric column.
+
+        Args:
+            name: Name of the column.
+
+        Returns:
+            The numbers; NaN where missing.
+
+        Raises:
+            ValueError: If a cell is not a finite number; the message names its line.
+        """
         values = np.array([_number(cell, self.decimal_comma) for cell in self.columns[name]], dtype=object)
         for i, value in enumerate(values):
             if value is None:
                 cell, line = self.columns[name][i], self.lines[i]
                 raise ValueError(
-                    f"{self.path}, line {line}: column {name!r} holds numbers, but here {cell!r}; "
+                    f"{self.path}, line {line}: column {name!r} holds numbers, but {cell!r} is not one; "
                     "write a finite number or leave the cell empty"
                 )
         return values.astype(np.float64)
@@ -72,30 +94,51 @@ class Cells(NamedTuple):
 
 @dataclass(frozen=True)
 class Column:
-    """What was learned of one column."""
+    """The encoding of one column."""
 
     name: str
+    """Name of the column."""
     kind: Kind
+    """Whether it holds numbers or text."""
     median: float = 0.0
-    """Of numbers: what stands in for a missing one."""
+    """For numbers: the median, which replaces missing cells."""
     has_missing: bool = False
-    """Of numbers: whether some were missing, which is then a feature."""
+    """For numbers: whether cells were missing; if so, an indicator of missing cells is a further feature."""
     categories: tuple[str, ...] = ()
-    """Of words: those seen; the empty word is a missing one."""
+    """For text: the categories; the empty string stands for missing cells."""
 
 
 @dataclass(frozen=True)
 class Features:
-    """From cells to numbers: missing ones become the median, words become zeros and ones."""
+    """The encoding of a table as numbers: missing numbers become the median, text is one-hot encoded."""
 
     columns: tuple[Column, ...]
+    """The encoding of each column."""
 
     def of_kind(self, kind: Kind) -> list[Column]:
-        """The columns of one kind, in order."""
+        """Select the columns of one kind.
+
+        Args:
+            kind: `number` or `text`.
+
+        Returns:
+            The columns, in order.
+        """
         return [column for column in self.columns if column.kind == kind]
 
     def transform(self, cells: Cells) -> np.ndarray:
-        """[row, feature]: numbers, whether each was missing, then the categories. Unknown words are all zeros."""
+        """Encode a table.
+
+        Args:
+            cells: The table; columns are found by name.
+
+        Returns:
+            Features [row, feature]: numbers, missing indicators, then one-hot categories. Unknown categories are all
+            zeros.
+
+        Raises:
+            ValueError: If a column is missing, or a numeric column holds something else.
+        """
         for column in self.columns:
             if column.name not in cells.columns:
                 raise ValueError(
@@ -118,21 +161,38 @@ class Features:
 
     @property
     def size(self) -> int:
-        """How many numbers `transform` makes of a row."""
+        """Number of features."""
         return sum(1 + c.has_missing if c.kind == "number" else len(c.categories) for c in self.columns)
 
     def unknown(self, cells: Cells) -> dict[str, list[str]]:
-        """The words that were not there at the fit, by column."""
+        """Find categories that were not in the training data.
+
+        Args:
+            cells: The table.
+
+        Returns:
+            The unknown categories, by column.
+        """
         found = {c.name: sorted(set(cells.columns[c.name]) - {*c.categories, ""}) for c in self.of_kind("text")}
         return {name: strange for name, strange in found.items() if strange}
 
     def as_json(self) -> list[dict[str, Any]]:
-        """What `from_json` takes."""
+        """Return the encoding as JSON."""
         return [asdict(column) for column in self.columns]
 
     @classmethod
     def from_json(cls, description: Sequence[Mapping[str, Any]]) -> "Features":
-        """What `as_json` gave; every value is looked at, none is run."""
+        """Build the encoding from JSON.
+
+        Args:
+            description: JSON from `as_json`.
+
+        Returns:
+            The encoding.
+
+        Raises:
+            ValueError: If it is not valid.
+        """
         columns = []
         for part in description:
             kind: Any = one_of("kind", part["kind"], ("number", "text"))
@@ -140,7 +200,7 @@ class Features:
             words = (part["name"], *categories)
             whole = len(set(categories)) == len(categories) and bool(categories) == (kind == "text")
             if not all(isinstance(word, str) for word in words) or not math.isfinite(median) or not whole:
-                raise ValueError(f"column {part['name']!r:.100} is described in a way that no fit writes")
+                raise ValueError(f"column {part['name']!r:.100} has an invalid description")
             columns.append(Column(part["name"], kind, median, bool(part["has_missing"]), categories))
         if not columns or len({column.name for column in columns}) < len(columns):
             raise ValueError("no column is described, or one of them twice")
@@ -148,17 +208,20 @@ class Features:
 
 
 def read(path: Path | str, id: str | None = None, encoding: str | None = None) -> Cells:
-    """The cells of a CSV file whose first line names the columns; commas, semicolons or tabs part them.
+    """Read a CSV file with column names in the first line, separated by commas, semicolons or tabs.
 
     Args:
-        path: The file; one that gzip made is unpacked.
-        id: A column to keep as it was written, too.
-        encoding: How its text is written, by Python's name for it. None: UTF-8, or UTF-16 where the file says so, and
-            what is neither is taken for Windows-1252, which holds Latin-1; `Cells.encoding` says which it was.
+        path: The file; it may be gzipped.
+        id: Name of a column to keep exactly as written as well (`Cells.ids`).
+        encoding: Encoding of the file, by its Python name. None detects it: UTF-8, UTF-16 with a byte-order mark, or
+            else Windows-1252, a superset of Latin-1.
+
+    Returns:
+        The cells.
 
     Raises:
-        FileNotFoundError: If there is none.
-        ValueError: If it is no table; the error names the line.
+        FileNotFoundError: If the file does not exist.
+        ValueError: If it is not a table; the message names the line.
     """
     path = Path(path)
     if not path.is_file():
@@ -189,7 +252,20 @@ def read(path: Path | str, id: str | None = None, encoding: str | None = None) -
 
 
 def kinds(cells: Cells, names: Collection[str], remedy: str = "leave the column out (drop)") -> dict[str, Kind]:
-    """Numbers, if every cell is one or says nothing. Where nine of ten are, the others are taken for mistakes."""
+    """Determine whether columns are numeric: those in which every cell is a number or missing.
+
+    Args:
+        cells: The table.
+        names: Columns to look at.
+        remedy: What to do about a column with mistakes, for the message.
+
+    Returns:
+        The kind of each column.
+
+    Raises:
+        ValueError: If at least nine tenths of a column, but not all, are numbers; the message names the line of the
+            first mistake.
+    """
     found: dict[str, Kind] = {}
     for name in names:
         values = [_number(cell, cells.decimal_comma) for cell in cells.columns[name] if cell]
@@ -204,7 +280,18 @@ def kinds(cells: Cells, names: Collection[str], remedy: str = "leave the column 
 
 
 def learn(cells: Cells, kinds: Mapping[str, Kind]) -> tuple[Features, dict[str, str]]:
-    """Medians and categories of these columns, and why the others were left out."""
+    """Determine medians and categories.
+
+    Args:
+        cells: The training rows.
+        kinds: Kind of each column to use, from `kinds`.
+
+    Returns:
+        The encoding, and the columns that were left out with the reason.
+
+    Raises:
+        ValueError: If no column is left.
+    """
     columns, left_out = [], {}
     rows, limit = len(cells.lines), min(MAX_CATEGORIES, len(cells.lines) // 2)
     for name, kind in kinds.items():
@@ -212,7 +299,7 @@ def learn(cells: Cells, kinds: Mapping[str, Kind]) -> tuple[Features, dict[str, 
         seen = {value for value in different if value == value and value != ""}
         has_missing = len(seen) < len(different)
         if not seen:
-            left_out[name] = "says nothing in any row"
+            left_out[name] = "is empty in every row"
         elif len(seen) == 1 and not has_missing:
             left_out[name] = f"is {next(iter(seen))} in every row"
         elif kind == "number" and len(seen) > 1:
@@ -220,8 +307,8 @@ def learn(cells: Cells, kinds: Mapping[str, Kind]) -> tuple[Features, dict[str, 
             columns.append(Column(name, "number", float(imputer.statistics_[0]), has_missing))
         elif len(seen) > limit:
             left_out[name] = (
-                f"has {len(seen)} different words in {rows} rows (at most {limit}), as names, ids and dates have; "
-                "group them, or make numbers of them (a year, a month)"
+                f"has {len(seen)} categories in {rows} rows (at most {limit}), as names, ids and dates have; "
+                "group them, or convert them to numbers (a year, a month)"
             )
         else:
             columns.append(Column(name, "text", categories=tuple(sorted(set(cells.columns[name])))))
@@ -242,7 +329,9 @@ def _unzipped(path: Path, raw: bytes) -> bytes:
     except (OSError, EOFError, zlib.error) as error:
         raise ValueError(f"{path} is a damaged gzip file ({error}); write it again") from None
     if len(text) > limit:
-        raise ValueError(f"{path} unpacks to more than {limit:,} bytes, as no table of its size does; unpack it first")
+        raise ValueError(
+            f"{path} unpacks to more than {limit:,} bytes, which is unusual for a file of its size; unpack it first"
+        )
     return text
 
 
@@ -256,7 +345,7 @@ def _decoded(path: Path, raw: bytes, encoding: str | None) -> tuple[str, str]:
             raise ValueError(f"encoding={encoding!r} is unknown; pass for example utf-8, latin-1 or cp1252") from None
         except UnicodeDecodeError as error:
             raise ValueError(
-                f"encoding={encoding!r} is not that of {path} ({error.reason}, byte {error.start}); pass another"
+                f"encoding={encoding!r} is not that of {path} ({error.reason} at byte {error.start}); pass another"
             ) from None
     marked = raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     for name in ("utf-16",) if marked else ("utf-8", "cp1252"):

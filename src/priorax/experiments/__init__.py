@@ -1,8 +1,8 @@
-"""One file per figure or table of the paper: settings -> rows -> figure.
+"""One module per figure or table of the paper.
 
-An experiment is data first. `run(preset, report)` gives rows, `figure(rows)` draws them and never trains,
-`summary(rows)` says in a few lines what they show. Experiments of many runs have `ladders(preset)` instead of `run`
-(see sweep.py): they can be stopped and go on.
+`run(preset, report)` yields rows, `figure(rows)` plots them without training, and `summary(rows)` tabulates what they
+show. Experiments that consist of many runs have `ladders(preset)` instead of `run` (see `sweep`): they can be
+interrupted and continued.
 """
 
 import importlib
@@ -13,48 +13,29 @@ from typing import Any, NamedTuple
 
 from priorax.checks import one_of
 from priorax.experiments.sweep import hours, run_sweep, time_to_learn
+from priorax.names import EXPERIMENTS
 from priorax.report.plots import save_figure
 from priorax.report.rows import Row, read_rows, write_rows
 from priorax.version import __version__
 
 PRESETS = ("quick", "paper")
-NAMES = (
-    "figure1",
-    "figure2",
-    "figure3",
-    "figure4",
-    "figure5",
-    "figure6",
-    "figure8",
-    "figure9",
-    "figure10",
-    "figure11",
-    "figure12",
-    "figure13",
-    "table1",
-    "curves",
-    "novelty",
-    "ablation",
-    "bsuite",
-    "bsuite_swingup",
-    "bandits",
-    "pixels",
-    "gymnasium",
-)
+NAMES = EXPERIMENTS
 FILES = {"gymnasium": "gymnasium_tasks"}
-"""Where the file has another name, so as not to be taken for a package it uses."""
+"""Modules whose name differs from that of the experiment, so as not to shadow a package."""
 
 Report = Callable[[float, str], None]
-"""Called with the share of the work done and a word on what is being done."""
+"""Called with the fraction of work done and a word on the current work."""
 
 
 class Result(NamedTuple):
-    """What an experiment left behind."""
+    """The results of an experiment."""
 
     rows: Sequence[Row]
+    """The rows."""
     paths: list[Path]
+    """Files written."""
     summary: list[tuple[str, ...]]
-    """A small table: the first row is its header."""
+    """A table: a header, then rows."""
 
 
 def reproduce(
@@ -65,10 +46,26 @@ def reproduce(
     announce: Callable[[str], None] = lambda words: None,
     draw_only: bool = False,
 ) -> Result:
-    """Run one experiment and write its rows and pictures into a folder.
+    """Run an experiment and write its rows and figures to a folder.
 
-    One of many runs keeps its rows as it goes, in a file of its own for each preset; else nothing is written before it
-    is done. `draw_only` draws what rows are there.
+    Experiments that consist of many runs write rows as runs finish, to one file per preset; others write nothing
+    before they are done.
+
+    Args:
+        name: Name of the experiment, one of `NAMES`.
+        preset: Size of the experiment, `quick` or `paper`.
+        out: The folder to write to; it is created.
+        report: Called with the fraction of work done and a word on the current work.
+        announce: Called with messages for the user, such as the expected duration.
+        draw_only: Whether to draw existing rows without running anything.
+
+    Returns:
+        Rows, files and a summary table.
+
+    Raises:
+        ValueError: If the name or the preset is unknown.
+        FileNotFoundError: If there are no rows to draw.
+        OSError: If the folder cannot be written.
     """
     one_of("name", name, NAMES)
     module: Any = importlib.import_module(f"priorax.experiments.{FILES.get(name, name)}")
@@ -84,7 +81,9 @@ def reproduce(
         if preset == "paper" and hasattr(module, "NEEDS"):
             announce(module.NEEDS)
         most = hours(module.ladders(preset))
-        announce(f"at most about {most:.1f} hours on two cores; stop it when you like, it goes on from {path}")
+        announce(
+            f"at most about {most:.1f} hours on two cores; it can be stopped at any time, and continues from {path}"
+        )
         outcome = getattr(module, "outcome", time_to_learn)
         run_sweep(name, preset, module.ladders(preset), path, report, outcome=outcome)
     else:
@@ -96,10 +95,17 @@ def reproduce(
 
 
 def prepare_folder(out: Path) -> None:
-    """Make the folder, or say why results cannot be written there, before any work is done."""
+    """Create the folder for results, or fail before any work is done.
+
+    Args:
+        out: The folder.
+
+    Raises:
+        OSError: If it cannot be created or written.
+    """
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OSError(f"out={str(out)!r} cannot be made ({error.strerror}); choose another folder") from None
+        raise OSError(f"out={str(out)!r} cannot be created ({error.strerror}); choose another folder") from None
     if not os.access(out, os.W_OK | os.X_OK):
-        raise PermissionError(f"out={str(out)!r} cannot be written; choose another folder or change its rights")
+        raise PermissionError(f"out={str(out)!r} is not writable; choose another folder or change its permissions")

@@ -1,4 +1,4 @@
-"""What gives most: `bsp` on DeepSea with one setting changed at a time."""
+"""Ablation: `bsp` on DeepSea with one setting changed at a time."""
 
 from typing import Any
 
@@ -49,7 +49,14 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 def ladders(preset: str) -> list[Any]:
-    """Each variant by itself."""
+    """List the runs of each variant.
+
+    Args:
+        preset: Size of the experiment, `quick` or `paper`.
+
+    Returns:
+        Ladders of tasks (`priorax.analysis.parallel`).
+    """
     return [
         [[task(name, "bsp", SIZE[preset], seed, MOST_EPISODES[preset], **changes) for seed in range(SEEDS[preset])]]
         for name, changes in VARIANTS.items()
@@ -62,7 +69,14 @@ def _sorted(rows: list[Row]) -> list[tuple[str, list[float]]]:
 
 
 def figure(rows: list[Row]) -> Figure:
-    """A line per variant: seeds as dots, the median as a bar; crosses did not learn."""
+    """Plot one line per variant: seeds as dots, the median as a bar; crosses did not learn.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The figure.
+    """
     table = _sorted(rows)
     drawing, axes = panels(1, 1, width=6.6, height=0.8 + 0.23 * len(table))
     axis, top = axes[0, 0], max(row["most_episodes"] for row in rows)
@@ -85,7 +99,14 @@ def figure(rows: list[Row]) -> Figure:
 
 
 def summary(rows: list[Row]) -> list[tuple[str, ...]]:
-    """Median and range, fastest first."""
+    """Tabulate median and range of the learning time, fastest first.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The table: a header, then rows.
+    """
     table: list[tuple[str, ...]] = [("one change", "median", "least", "most", "learned")]
     for name, seeds in _sorted(rows):
         learned = sum(np.isfinite(seeds))

@@ -1,10 +1,10 @@
-"""Bandits (sections 2 and C): the regret of every belief beside exact Thompson sampling, 100 seeds each.
+"""Bandits (section 2 and appendix C): the regret of every belief compared with exact Thompson sampling, 100 seeds each.
 
-Three bandits (`envs/jax/bandits.py`): Bernoulli with two arms, linear, and a Gaussian process over contexts. One
-network of the same kind serves all methods of a bandit: linear for the first two (dropout needs hidden units: one layer
-of 20), (20,20) for the third. Growth of regret is fitted over the last nine tenths: a + b log t against a + b t.
+Three bandits (`envs/jax/bandits.py`): Bernoulli with two arms, linear, and a Gaussian process over contexts. All
+methods use the same kind of network on a bandit: linear for the first two (dropout needs hidden units: one layer of
+20), (20,20) for the third. The growth of regret is fitted over the last nine tenths: a + b log t against a + b t.
 
-Besides: regret against the number of members of ensemble sampling (Lu & Van Roy: K need not exceed the number of
+Also measured: regret against the number of members in ensemble sampling (Lu & Van Roy: K need not exceed the number of
 arms, up to logarithms), and appendix C.4: how many measurements resolve a linear bandit in d dimensions, by counts and
 by the posterior.
 """
@@ -53,11 +53,11 @@ METHODS = {
 STEPS = {"quick": 1000, "paper": 5000}
 SEEDS = {"quick": 100, "paper": 200}
 NOISE = {"bernoulli": 0.5, "linear": 1.0, "gp": 0.3}
-"""The standard deviation of rewards, known to exact Bayes (for Bernoulli, the Gaussian that it takes them for)."""
+"""Standard deviation of rewards, known to exact Bayes (for Bernoulli, that of the Gaussian model)."""
 K, BATCH = 10, 32
 RATE = {"bernoulli": 0.05, "linear": 0.05, "gp": 0.01}
 UPDATES = {"bernoulli": 4, "linear": 4, "gp": 1}
-"""Gradient steps after each round, of every method that learns by them."""
+"""Gradient steps after each round."""
 MEMBERS = (1, 2, 4, 8, 16, 32, 64, 128)
 ARMS = (5, 20, 80)
 DIMENSIONS = {"quick": (1, 2, 3, 4), "paper": (1, 2, 3, 4, 5)}
@@ -66,7 +66,15 @@ RADIUS = 0.5
 
 
 def make(name: str, bandit: str) -> Method:
-    """A method for a bandit."""
+    """Build a method for a bandit.
+
+    Args:
+        name: Name of the method.
+        bandit: Name of the bandit.
+
+    Returns:
+        The belief and its data noise.
+    """
     deep = bandit == "gp"
     network = MLP((20, 20)) if deep else MLP((), use_bias=False)
     common: dict[str, Any] = {"network": network, "optimizer": Adam(RATE[bandit])}
@@ -100,7 +108,17 @@ def make(name: str, bandit: str) -> Method:
 
 
 def regret_curve(name: str, bandit: str, steps: int, seeds: int) -> np.ndarray:
-    """Cumulative regret [seed, step]."""
+    """Measure the cumulative regret of a method.
+
+    Args:
+        name: Name of the method.
+        bandit: Name of the bandit.
+        steps: Number of rounds.
+        seeds: Number of seeds.
+
+    Returns:
+        Cumulative regret [seed, step].
+    """
     return _regret(BANDITS[bandit], belief_sampler(make(name, bandit), steps, BATCH, UPDATES[bandit]), steps, seeds)
 
 
@@ -109,7 +127,14 @@ def _regret(bandit: Bandit, sampler: Sampler, steps: int, seeds: int) -> np.ndar
 
 
 def growth(curve: np.ndarray) -> tuple[str, float, float]:
-    """How a mean curve grows, and the share of variance that a + b log t and a + b t explain."""
+    """Determine how a curve grows.
+
+    Args:
+        curve: Mean cumulative regret.
+
+    Returns:
+        The better fit (logarithmic or linear), and the fractions of variance explained by a + b log t and by a + b t.
+    """
     t = np.arange(1, len(curve) + 1)
     late = t > len(t) // 10
 
@@ -121,7 +146,15 @@ def growth(curve: np.ndarray) -> tuple[str, float, float]:
 
 
 def run(preset: str, report: Report) -> Iterator[dict[str, Any]]:
-    """Rows of three kinds: regret over time, members, resolve."""
+    """Yield rows of three kinds: regret over time, regret by number of members, measurements to resolve a bandit.
+
+    Args:
+        preset: Size of the experiment, `quick` or `paper`.
+        report: Called with the fraction of work done and a word on the current work.
+
+    Yields:
+        The rows.
+    """
     steps, seeds = STEPS[preset], SEEDS[preset]
     work = [(bandit, name) for bandit in BANDITS for name in METHODS]
     shown = np.unique(np.round(np.geomspace(1, steps, 60)).astype(int))
@@ -152,10 +185,19 @@ def run(preset: str, report: Report) -> Iterator[dict[str, Any]]:
 
 
 def measurements(dim: int, points: int = 20_000) -> tuple[int, int]:
-    """Measurements until no point of the unit ball is more uncertain than RADIUS, always measuring the most uncertain.
+    """Count the measurements until no point of the unit ball is more uncertain than RADIUS, measuring the most
+    uncertain.
 
-    By counts: a point is known once one within RADIUS of it was measured (a packing). By the posterior of a linear
-    model with prior N(0, I) and noise RADIUS/2: its standard deviation."""
+    By counts, a point is known once a point within RADIUS of it was measured (a packing). By the posterior of a linear
+    model with prior N(0, I) and noise RADIUS/2, its standard deviation counts.
+
+    Args:
+        dim: Dimension of the ball.
+        points: Number of candidate points.
+
+    Returns:
+        The numbers of measurements by counts and by the posterior.
+    """
     random = np.random.default_rng(0)
     x = random.standard_normal((points, dim))
     x *= (random.uniform(size=points) ** (1 / dim) / np.linalg.norm(x, axis=1))[:, None]
@@ -175,7 +217,14 @@ def measurements(dim: int, points: int = 20_000) -> tuple[int, int]:
 
 
 def figure(rows: list[Row]) -> Figure:
-    """Regret in the three bandits; members; measurements."""
+    """Plot regret on the three bandits, by number of members, and measurements.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The figure.
+    """
     drawing, axes = panels(2, 3, width=4.2, height=3.5, share=False)
     for axis, bandit in zip(axes[0], BANDITS, strict=True):
         for name, (label, color, style) in METHODS.items():
@@ -208,7 +257,14 @@ def figure(rows: list[Row]) -> Figure:
 
 
 def summary(rows: list[Row]) -> list[tuple[str, ...]]:
-    """The last regret, as a multiple of exact Thompson sampling's, and how it grows."""
+    """Tabulate the final regret, as a multiple of that of exact Thompson sampling, and its growth.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The table: a header, then rows.
+    """
     table: list[tuple[str, ...]] = [("regret / exact", *TITLES.values())]
     for name, (label, *_) in METHODS.items():
         cells = []

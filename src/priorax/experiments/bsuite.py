@@ -1,8 +1,8 @@
-"""bsuite's own scores of `bsp` on DeepSea: the share of N = 10, 12, .. 50 learned within 10,000 episodes, with bsuite's
-masks, and sooner than 2^N + 100.
+"""bsuite's score of `bsp` on DeepSea: the fraction of N = 10, 12, .. 50 learned within 10,000 episodes.
 
-Its stochastic form asks for less regret (0.8), from episode 100 on, since luck alone makes few episodes bad there.
-bsuite's own analysis calls a pandas function that is gone, so its rule is written out here.
+With bsuite's action masks, and learned sooner than 2^N + 100 episodes. The stochastic variant requires an average
+regret below 0.8 from episode 100 on, since luck alone makes few episodes bad there. bsuite's own analysis calls a
+pandas function that was removed, so its rule is implemented here.
 """
 
 from typing import Any
@@ -22,11 +22,18 @@ FORMS = {
     "deep_sea_stochastic": ("#c98a1b", {"learned_below": 0.8, "learned_after": 100}),
 }
 PUBLISHED = {"deep_sea": 1.0, "deep_sea_stochastic": 0.87}
-"""bsuite's boot_dqn, read off a picture in its repository."""
+"""Scores of bsuite's boot_dqn, read off a figure in its repository."""
 
 
 def ladders(preset: str) -> list[Any]:
-    """Every size of both forms by itself: one that is not learned does not spare the next."""
+    """List every size of both variants separately: a size that is not learned does not skip the next.
+
+    Args:
+        preset: Size of the experiment, `quick` or `paper`.
+
+    Returns:
+        Ladders of tasks (`priorax.analysis.parallel`).
+    """
     return [[[_task(form, size)]] for size in SIZES[preset] for form in FORMS]
 
 
@@ -35,13 +42,28 @@ def _task(form: str, size: int) -> Any:
 
 
 def score(rows: list[Row], form: str) -> float:
-    """bsuite's."""
+    """Compute bsuite's score.
+
+    Args:
+        rows: Rows of the experiment.
+        form: The variant, `deep_sea` or `deep_sea_stochastic`.
+
+    Returns:
+        The score.
+    """
     sizes = sorted({row["size"] for row in rows if row["name"] == form})
     return float(np.mean([seeds_of(rows, name=form, size=size)[0] < 2.0**size + 100 for size in sizes]))
 
 
 def figure(rows: list[Row]) -> Figure:
-    """Episodes to learn by size."""
+    """Plot the learning time against size.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The figure.
+    """
     drawing, axes = panels(1, 1, width=5.6, height=3.8)
     axis = axes[0, 0]
     for form, (color, _) in FORMS.items():
@@ -56,7 +78,14 @@ def figure(rows: list[Row]) -> Figure:
 
 
 def summary(rows: list[Row]) -> list[tuple[str, ...]]:
-    """The scores."""
+    """Tabulate the scores.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The table: a header, then rows.
+    """
     table: list[tuple[str, ...]] = [("experiment", "bsp here", "bsuite's boot_dqn (off a picture)", "sizes")]
     for form, published in PUBLISHED.items():
         count = sum(row["name"] == form for row in rows)

@@ -1,11 +1,11 @@
-"""Any agent on bsuite itself: its environments, its numbers of episodes, its CSV files, its scores.
+"""Any agent on bsuite's own environments, with its numbers of episodes, CSV logs and scores.
 
-The folder of results is its own memory: an id whose file is whole is not run again, and one that is not begins anew.
-bsuite reads it as it is (`bsuite.logging.csv_load.load_bsuite`), and so do its notebooks.
+The folder of results records what has been done: an id whose log is complete is not run again, and an incomplete one
+starts over. bsuite (`bsuite.logging.csv_load.load_bsuite`) and its notebooks can read the folder.
 
-bsuite's own scoring is called where it runs. With the pandas of today that of `deep_sea` and `deep_sea_stochastic` does
-not (it calls `Series.append`, which is gone); there its rule, written out in `RULES`, takes its place. `RULES` also has
-that of five others, all checked against bsuite's.
+Scores are computed by bsuite's own code where it runs. With current pandas that of `deep_sea` and `deep_sea_stochastic`
+does not (it calls `Series.append`, which was removed); `RULES` implements those and five others, all tested against
+bsuite.
 """
 
 import contextlib
@@ -23,33 +23,43 @@ import numpy as np
 from priorax.agents import Settings, settings
 from priorax.checks import checked_seed, one_of, positive_int
 from priorax.envs.host.dm import bsuite_experiments, bsuite_world, checked_bsuite_id, imported
-from priorax.envs.registry import BSUITE
+from priorax.envs.registry import BSUITE, preset_for
 from priorax.experiments import Report, prepare_folder
 from priorax.storage import write_atomically
-from priorax.training.backends.host import host_for
-from priorax.training.request import preset_for
+from priorax.training.backends.host import HostBackend, build_for
 from priorax.version import __version__
 
 TENTHS = (10, 12, 14, 17, 20, 25, 30, 40, 50, 60, 70, 80, 90)
-"""bsuite writes a row after so many tenths of a power of ten episodes."""
+"""bsuite logs a row after these tenths of a power of ten episodes."""
 ASKED = "sweep.json"
-"""Says what the folder's results are of."""
+"""File that records what the results in a folder are of."""
 
 
 class Ran(NamedTuple):
-    """What became of one id."""
+    """The outcome of one bsuite id."""
 
     bsuite_id: str
+    """The id."""
     outcome: str
-    """played; there already; or why it was refused."""
+    """Whether it was played, was complete already, or why it was skipped."""
     episodes: int
-    """Played now."""
+    """Episodes played."""
     mean_return: float | None
-    """Of those."""
+    """Mean return of these episodes."""
 
 
 def sweep_ids(sweep: str) -> tuple[str, ...]:
-    """The ids of `all`, of a tag (`exploration`), of an experiment (`deep_sea`), or that one (`deep_sea/3`)."""
+    """Return the bsuite ids of a sweep.
+
+    Args:
+        sweep: `all`, a tag (`exploration`), an experiment (`deep_sea`), or an id (`deep_sea/3`).
+
+    Returns:
+        The ids.
+
+    Raises:
+        ValueError: If it is unknown, or bsuite is not installed.
+    """
     known = imported("bsuite.sweep")
     if "/" in sweep:
         checked_bsuite_id(sweep)
@@ -73,8 +83,28 @@ def run_sweep(
     report: Report = lambda share, what: None,
     announce: Callable[[str], None] = lambda words: None,
 ) -> list[Ran]:
-    """Train the agent on every id of a sweep (`sweep_ids`), each for bsuite's own number of episodes, or for `episodes`
-    if these are fewer. An id that cannot be loaded here is told and left out."""
+    """Train an agent on every id of a sweep.
+
+    Each id is run for bsuite's own number of episodes, or for `episodes` if that is less. Ids that cannot be loaded are
+    reported and skipped.
+
+    Args:
+        agent: Name of the agent.
+        sweep: The ids (see `sweep_ids`).
+        out: The folder for bsuite's logs.
+        seed: Random seed.
+        episodes: Most episodes of an id.
+        preset: Preset of hyperparameters; by default chosen by the environment.
+        changes: Changed settings.
+        report: Called with the fraction of work done and a word on the current work.
+        announce: Called with messages for the user.
+
+    Returns:
+        The outcome of each id.
+
+    Raises:
+        ValueError: If a name or setting is unknown, or the folder holds results of something else.
+    """
     ids = sweep_ids(sweep)
     checked_seed(seed)
     if episodes is not None:
@@ -85,7 +115,7 @@ def run_sweep(
     asked = {"agent": agent, "seed": seed, "preset": preset, "changes": dict(changes or {}), "version": __version__}
     _claim(out, asked)
     whole = [bsuite_id for bsuite_id in ids if is_whole(out, bsuite_id, episodes)]
-    announce(f"{len(whole)} of {len(ids)} ids are there; stop it when you like, it goes on with the others from {out}")
+    announce(f"{len(whole)} of {len(ids)} ids are done; it can be stopped at any time, and continues from {out}")
     found = []
     for i, bsuite_id in enumerate(ids):
         if bsuite_id in whole:
@@ -95,7 +125,7 @@ def run_sweep(
         def told(share: float, what: str, i: int = i) -> None:
             report((i + share) / len(ids), what)
 
-        found.append(_play(bsuite_id, chosen[bsuite_id], out, seed, _most(bsuite_id, episodes), told))
+        found.append(_play(bsuite_id, agent, chosen[bsuite_id], out, seed, _most(bsuite_id, episodes), told))
         if found[-1].outcome != "played":
             announce(found[-1].outcome)
     report(1.0, f"{sum(ran.episodes for ran in found):,} episodes")
@@ -121,7 +151,7 @@ def _claim(out: Path, asked: dict[str, Any]) -> None:
     write_atomically(path, json.dumps(asked).encode())
 
 
-def _play(bsuite_id: str, chosen: Settings, out: Path, seed: int, most: int, report: Report) -> Ran:
+def _play(bsuite_id: str, agent: str, chosen: Settings, out: Path, seed: int, most: int, report: Report) -> Ran:
     """All its episodes, from the start."""
     seed = _seed_of(bsuite_id, seed)
     try:
@@ -131,9 +161,9 @@ def _play(bsuite_id: str, chosen: Settings, out: Path, seed: int, most: int, rep
     returns: list[float] = []
     told = -math.inf
     with contextlib.closing(world):
-        host = host_for(chosen, world, seed)
+        host = HostBackend(build_for(agent, chosen, world), world, seed, chosen)
         while len(returns) < most:
-            returns.extend(played.total_return for played in host.round())
+            returns.extend(ended.total_return for ended in host.advance(None, lambda _: False))
             if time.perf_counter() - told > 0.5:
                 told = time.perf_counter()
                 last = f", mean return of the last 100: {np.mean(returns[-100:]):.3g}" if returns else ""
@@ -153,17 +183,32 @@ def _most(bsuite_id: str, episodes: int | None) -> int:
 
 
 def last_logged(episodes: int) -> int:
-    """The last of so many episodes after which bsuite writes a row."""
+    """Return the last episode after which bsuite logs a row.
+
+    Args:
+        episodes: Number of episodes.
+
+    Returns:
+        The episode.
+    """
     powers = [10**k for k in range(len(str(episodes)))]
     return max(n for power in powers for tenths in TENTHS if (n := tenths * power // 10) <= episodes)
 
 
 Rows = list[dict[str, float]]
-"""Of one id, in the order of its episodes."""
+"""Rows of bsuite's log of one id, in the order of episodes."""
 
 
 def recorded(out: Path, bsuite_id: str) -> Rows:
-    """What bsuite wrote of that id; nothing where there is no file, or one that was cut short while it was written."""
+    """Read bsuite's log of an id.
+
+    Args:
+        out: The folder.
+        bsuite_id: The id.
+
+    Returns:
+        The rows; empty if there is no log, or it is incomplete.
+    """
     logging = imported("bsuite.logging.csv_logging")
     path = Path(out) / f"{logging.BSUITE_PREFIX}{bsuite_id.replace('/', logging.SAFE_SEPARATOR)}.csv"
     text = path.read_text() if path.exists() else ""
@@ -176,32 +221,50 @@ def recorded(out: Path, bsuite_id: str) -> Rows:
 
 
 def is_whole(out: Path, bsuite_id: str, episodes: int | None = None) -> bool:
-    """Whether its file goes to the last row of its episodes, or of so many."""
+    """Return whether the log of an id is complete.
+
+    Args:
+        out: The folder.
+        bsuite_id: The id.
+        episodes: Most episodes of an id; by default bsuite's own number.
+
+    Returns:
+        Whether it is.
+    """
     rows = recorded(out, bsuite_id)
     return bool(rows) and rows[-1]["episode"] >= last_logged(_most(bsuite_id, episodes))
 
 
 class Score(NamedTuple):
-    """bsuite's, of one experiment."""
+    """bsuite's score of one experiment."""
 
     experiment: str
+    """The experiment."""
     score: float | None
-    """Between 0 and 1, of the finished ids alone; None where there is none, or no rule that runs."""
+    """The score of the finished ids, between 0 and 1; None if there is none, or no rule that runs."""
     finished: int
-    """Ids."""
+    """Number of finished ids."""
     ids: int
-    """That bsuite has."""
+    """Number of ids in bsuite."""
     episodes: int
-    """Of each id, that were looked at."""
+    """Episodes of each id that were scored."""
     all_episodes: int
-    """That bsuite asks for."""
+    """Episodes of each id in bsuite."""
     by: str
-    """Whose code: bsuite's or ours, and then why."""
+    """Whose implementation computed it: bsuite's, or ours and why."""
 
 
 def scores(out: Path, episodes: int | None = None) -> list[Score]:
-    """Of every experiment that has a file in the folder. Where `episodes` are fewer than bsuite's own number, as many
-    are enough to be finished, and no more are looked at."""
+    """Score every experiment that has a log in a folder.
+
+    Args:
+        out: The folder.
+        episodes: Most episodes of an id, if fewer than bsuite's number: so many count as finished, and later ones are
+            ignored.
+
+    Returns:
+        The scores.
+    """
     known = imported("bsuite.sweep")
     found = []
     for experiment, count in bsuite_experiments().items():
@@ -226,7 +289,17 @@ def _score(experiment: str, out: Path, ids: Sequence[str], last: int) -> tuple[f
 
 
 def bsuites_score(experiment: str, out: Path, ids: Sequence[str], last: int) -> float:
-    """By bsuite's own code, of those ids, up to that episode."""
+    """Compute a score with bsuite's own code.
+
+    Args:
+        experiment: The experiment.
+        out: The folder.
+        ids: The ids to score.
+        last: The last episode to score.
+
+    Returns:
+        The score.
+    """
     with matplotlib.rc_context():  # it changes how all figures look
         analysis = imported(f"bsuite.experiments.{experiment}.analysis")
     rows = [{**row, "bsuite_id": bsuite_id} for bsuite_id in ids for row in _until(last, out, bsuite_id)]
@@ -235,7 +308,17 @@ def bsuites_score(experiment: str, out: Path, ids: Sequence[str], last: int) -> 
 
 
 def own_score(experiment: str, out: Path, ids: Sequence[str], last: int) -> float:
-    """By bsuite's rule, written out."""
+    """Compute a score with our implementation of bsuite's rule.
+
+    Args:
+        experiment: The experiment.
+        out: The folder.
+        ids: The ids to score.
+        last: The last episode to score.
+
+    Returns:
+        The score.
+    """
     runs = [_until(last, out, bsuite_id) for bsuite_id in ids]
     return RULES[experiment](runs, [imported("bsuite.sweep").SETTINGS[bsuite_id] for bsuite_id in ids])
 
@@ -245,7 +328,7 @@ def _until(last: int, out: Path, bsuite_id: str) -> Rows:
 
 
 Rule = Callable[[Sequence[Rows], Sequence[Mapping[str, Any]]], float]
-"""From the rows and the settings of each id to a score."""
+"""Computes a score from the rows and the settings of each id."""
 
 
 def _little_regret(runs: Sequence[Rows], worst: float, regret: Callable[[dict[str, float]], float]) -> float:
@@ -301,11 +384,18 @@ RULES: dict[str, Rule] = {
     "deep_sea": _deep_sea(0.9, 1),
     "deep_sea_stochastic": _deep_sea(0.8, 100),
 }
-"""bsuite's rules in our words."""
+"""Our implementations of bsuite's scoring rules."""
 
 
 def summary(found: Sequence[Score]) -> list[tuple[str, ...]]:
-    """The scores, and how much of bsuite they are of."""
+    """Tabulate scores, and the part of bsuite that they cover.
+
+    Args:
+        found: The scores.
+
+    Returns:
+        The table: a header, then rows.
+    """
     table: list[tuple[str, ...]] = [("experiment", "score", "ids finished", "episodes", "scored by")]
     for each in found:
         table.append(

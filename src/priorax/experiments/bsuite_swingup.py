@@ -1,7 +1,7 @@
 """bsuite's score of `bsp` on its `cartpole_swingup`: 20 difficulties, 1,000 episodes each.
 
-A difficulty gives half for what was earned, as a share of 700 an episode, and half if an episode earned more than 100.
-It is run on our port, in the compiled loop; `priorax bsuite --sweep cartpole_swingup` runs bsuite's own environment.
+Half of a difficulty's score is the return as a fraction of 700 per episode, half is given if an episode returned more
+than 100. It is run on our compiled port; `priorax bsuite --sweep cartpole_swingup` runs bsuite's own environment.
 """
 
 from typing import Any
@@ -13,17 +13,24 @@ from priorax.envs.jax.bsuite_cartpole import NUM_DIFFICULTIES
 from priorax.experiments.sweep import task
 from priorax.report.plots import legend_below, panels
 from priorax.report.rows import Row
-from priorax.training.trainer import Result
+from priorax.training.records import Result
 
 DIFFICULTIES = {"quick": (0, 5, 10, 15, 19), "paper": tuple(range(NUM_DIFFICULTIES))}
 EPISODES = {"quick": 300, "paper": 1000}
 GOOD_RETURN, GOOD_EPISODE = 700.0, 100.0
 PUBLISHED = 0.28
-"""bsuite's boot_dqn, read off a picture in its repository."""
+"""Score of bsuite's boot_dqn, read off a figure in its repository."""
 
 
 def ladders(preset: str) -> list[Any]:
-    """Every difficulty by itself; bsuite's k is our size k + 1."""
+    """List every difficulty separately; bsuite's difficulty k is our size k + 1.
+
+    Args:
+        preset: Size of the experiment, `quick` or `paper`.
+
+    Returns:
+        Ladders of tasks (`priorax.analysis.parallel`).
+    """
     make = {"env": "bsuite_cartpole_swingup"}
     return [
         [[task("bsp", "bsp", k + 1, 0, EPISODES[preset], **make).asking(preset="swingup", stop_when_learned=False)]]
@@ -32,19 +39,40 @@ def ladders(preset: str) -> list[Any]:
 
 
 def outcome(result: Result) -> list[dict[str, Any]]:
-    """One row: what was earned in all, and in the best episode."""
+    """Make one row: the total return, and that of the best episode.
+
+    Args:
+        result: Result of the run.
+
+    Returns:
+        The rows.
+    """
     returns = [episode.total_return for episode in result.history]
     wanted = {"mean_return": np.mean(returns), "best": np.max(returns), "last_50": np.mean(returns[-50:])}
     return [{**{name: round(float(value), 2) for name, value in wanted.items()}, "episodes": result.episodes}]
 
 
 def score(row: Row) -> float:
-    """bsuite's, of one difficulty."""
+    """Compute bsuite's score of one difficulty.
+
+    Args:
+        row: Row of the difficulty.
+
+    Returns:
+        The score.
+    """
     return 0.5 * float(np.clip(row["mean_return"] / GOOD_RETURN, 0, 1)) + 0.5 * (row["best"] > GOOD_EPISODE)
 
 
 def figure(rows: list[Row]) -> Figure:
-    """What each difficulty gave."""
+    """Plot the return of each difficulty.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The figure.
+    """
     drawing, axes = panels(1, 1, width=6.0, height=3.6)
     axis = axes[0, 0]
     rows = sorted(rows, key=lambda row: row["size"])
@@ -65,7 +93,14 @@ def figure(rows: list[Row]) -> Figure:
 
 
 def summary(rows: list[Row]) -> list[tuple[str, ...]]:
-    """The score of each difficulty and of all."""
+    """Tabulate the scores of each difficulty and of all.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The table: a header, then rows.
+    """
     table: list[tuple[str, ...]] = [("difficulty", "mean return", "best episode", "last 50", "score")]
     for row in sorted(rows, key=lambda row: row["size"]):
         numbers = (f"{row['mean_return']:.0f}", f"{row['best']:.0f}", f"{row['last_50']:.0f}", f"{score(row):.2f}")

@@ -1,4 +1,4 @@
-"""Any agents side by side: time to learn against size, over seeds, each run once whatever interrupts."""
+"""Compare agents: learning time against size, over seeds. Interrupted comparisons continue where they stopped."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,9 +8,9 @@ from matplotlib import colormaps
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from priorax.agents import known_agent
+from priorax.agents import agent_spec
 from priorax.checks import positive_int
-from priorax.envs import ENVIRONMENTS, make_environment
+from priorax.envs import environments, make_environment
 from priorax.envs.registry import lives_on_host
 from priorax.experiments import Report, Result, prepare_folder
 from priorax.experiments.sweep import hours, run_sweep, task
@@ -32,30 +32,30 @@ def compare(
     report: Report = lambda share, what: None,
     announce: Any = lambda words: None,
 ) -> Result:
-    """Compare agents by how many episodes they take to learn, against size.
+    """Compare agents by the number of episodes they take to learn, against size.
 
-    Every agent climbs the sizes until all its seeds fail. Rows of earlier comparisons in the folder are used again and
-    kept; the table and the picture show what was asked for.
+    Every agent goes through the sizes until all its seeds fail. Rows of earlier comparisons in the folder are reused
+    and kept; the table and the figure show the requested ones only.
 
     Args:
-        agents: Their names.
-        env: An environment that measures regret, which says when an agent has learned.
-        sizes: Of the environment.
-        seeds: How many, from 0.
-        episodes: Of a run, at most.
-        preset: Of hyperparameters.
+        agents: Names of the agents.
+        env: An environment that reports regret, which defines when an agent has learned.
+        sizes: Sizes of the environment.
+        seeds: Number of seeds, from 0.
+        episodes: Most episodes of a run.
+        preset: Preset of hyperparameters.
         out: The folder to write to.
-        report: Hears of the share of runs that are done.
-        announce: Hears how long it may take.
+        report: Called with the fraction of runs done.
+        announce: Called with the expected duration.
 
     Returns:
         Rows, files and a table of medians.
 
     Raises:
-        ValueError: If a name is unknown, a number is below 1, or the environment measures no regret.
+        ValueError: If a name is unknown, a number is below 1, or the environment does not report regret.
     """
     for agent in agents:
-        known_agent(agent)
+        agent_spec(agent)
     positive_int("seeds", seeds)
     for size in sizes:
         positive_int("size", size)
@@ -69,7 +69,10 @@ def compare(
         ]
         for agent in dict.fromkeys(agents)
     ]
-    announce(f"at most about {hours(ladders):.1f} hours on two cores; stop it when you like, it goes on from {path}")
+    announce(
+        f"at most about {hours(ladders):.1f} hours on two cores; it can be stopped at any time, and continues from "
+        f"{path}"
+    )
     rows = run_sweep("compare", preset, ladders, path, report, only=False)
     paths = [path, *save_figure(figure(rows), out, path.stem)]
     return Result(rows, paths, median_table(rows, {agent: agent for agent in dict.fromkeys(agents)}))
@@ -80,15 +83,22 @@ def _refuse_without_regret(env: str) -> None:
         return not lives_on_host(name) and getattr(make_environment(name, 4), "tells_regret", False)
 
     if not told(env):
-        known = [name for name in ENVIRONMENTS if told(name)]
+        known = [name for name in environments() if told(name)]
         raise ValueError(
-            f"env={env!r} has no measure of regret, by which a comparison says when an agent has learned; use one of "
+            f"env={env!r} does not report regret, which defines when an agent has learned; use one of "
             f"{', '.join(known)}; or train agents with `priorax train` and compare their returns with `priorax report`"
         )
 
 
 def figure(rows: Sequence[Row]) -> Figure:
-    """Time to learn against size."""
+    """Plot the learning time against size.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The figure.
+    """
     drawing, axes = panels(1, 1, width=7.0, height=4.6)
     colors = colormaps["tab10"]
     names = list(dict.fromkeys(row["name"] for row in rows))

@@ -1,4 +1,4 @@
-"""Learning curves: BSP beside eps-greedy DQN on one DeepSea. The demonstration of deep exploration."""
+"""Learning curves of BSP and epsilon-greedy DQN on one DeepSea: the demonstration of deep exploration."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,6 +10,7 @@ from priorax.envs.jax.deep_sea import DeepSea
 from priorax.experiments import Report
 from priorax.report.plots import legend_below, panels
 from priorax.report.rows import Row, column, where
+from priorax.training.records import Progress
 from priorax.training.trainer import train
 
 AGENTS = {"eps_greedy": ("ε-greedy DQN", "#8a8f98"), "bsp": ("BSP: ensemble with priors", "#1f5fb4")}
@@ -19,12 +20,20 @@ SEEDS = {"quick": 1, "paper": 3}
 
 
 def run(preset: str, report: Report) -> Iterator[dict[str, Any]]:
-    """One row per episode."""
+    """Yield one row per episode.
+
+    Args:
+        preset: Size of the experiment, `quick` or `paper`.
+        report: Called with the fraction of work done and a word on the current work.
+
+    Yields:
+        The rows.
+    """
     runs = [(agent, seed) for agent in AGENTS for seed in range(SEEDS[preset])]
     for i, (agent, seed) in enumerate(runs):
 
-        def step(progress: Any, i: int = i, agent: str = agent) -> None:
-            report((i + progress.episode / EPISODES[preset]) / len(runs), AGENTS[agent][0])
+        def step(progress: Progress, i: int = i, agent: str = agent) -> None:
+            report((i + progress.episodes / EPISODES[preset]) / len(runs), AGENTS[agent][0])
 
         report(i / len(runs), AGENTS[agent][0])
         result = train(agent, "deep_sea", size=SIZE, seed=seed, episodes=EPISODES[preset], report=step)
@@ -34,7 +43,14 @@ def run(preset: str, report: Report) -> Iterator[dict[str, Any]]:
 
 
 def figure(rows: list[Row]) -> Figure:
-    """Left, the return of each episode; right, regret per episode so far."""
+    """Plot the return of each episode, and the average regret.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The figure.
+    """
     drawing, axes = panels(1, 2, width=4.4, height=3.2, share=False)
     returns, regret = axes[0]
     for agent, (label, color) in AGENTS.items():
@@ -56,7 +72,14 @@ def figure(rows: list[Row]) -> Figure:
 
 
 def summary(rows: list[Row]) -> list[tuple[str, ...]]:
-    """When each first found the treasure and when it counts as learned."""
+    """Tabulate when each agent first found the treasure and when it counts as learned.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The table: a header, then rows.
+    """
     table: list[tuple[str, ...]] = [("agent", "seed", "treasure first found", "learned", "mean of last 50 returns")]
     for agent, (label, _) in AGENTS.items():
         for seed in sorted({row["seed"] for row in where(rows, agent=agent)}):

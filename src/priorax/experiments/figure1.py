@@ -1,4 +1,4 @@
-"""Figure 1: what a coin's posterior and its 'distributional' estimate look like after n heads and n tails.
+"""Figure 1: the posterior and the 'distributional' estimate of a coin after n heads and n tails.
 
 The Beta posterior of p (uniform prior) concentrates at 1/2; C51, trained on the flips, tends to mass at 0 and 1.
 """
@@ -28,7 +28,15 @@ COLOURS = ("#9ecae1", "#4292c6", "#08306b")
 
 
 def run(preset: str, report: Report) -> Iterator[dict[str, Any]]:
-    """One row per (estimate, n, p). C51 trains for steps in proportion to the flips, as an online learner would."""
+    """Yield one row per (estimate, n, p). C51 trains for steps in proportion to the flips, as an online learner would.
+
+    Args:
+        preset: Size of the experiment, `quick` or `paper`.
+        report: Called with the fraction of work done and a word on the current work.
+
+    Yields:
+        The rows.
+    """
     for done, n in enumerate(COUNTS):
         for p in GRID:
             yield {"estimate": "posterior", "n": n, "p": float(p), "height": float(stats.beta.pdf(p, 1 + n, 1 + n))}
@@ -44,7 +52,14 @@ def run(preset: str, report: Report) -> Iterator[dict[str, Any]]:
 
 
 def figure(rows: list[Row]) -> Figure:
-    """Left the posterior's densities, right C51's masses."""
+    """Plot the densities of the posterior (left) and the masses of C51 (right).
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The figure.
+    """
     drawing, axes = panels(1, 2, width=4.4, height=3.0, share=False)
     left, right = axes[0]
     for n, colour in zip(COUNTS, COLOURS, strict=True):
@@ -59,7 +74,14 @@ def figure(rows: list[Row]) -> Figure:
 
 
 def summary(rows: list[Row]) -> list[tuple[str, ...]]:
-    """Standard deviations of both."""
+    """Tabulate the standard deviations of both.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The table: a header, then rows.
+    """
     table: list[tuple[str, ...]] = [("flips", "posterior std of p", "C51 std", "C51 mass at 0 and 1")]
     for n in COUNTS:
         own = where(rows, estimate="distributional", n=n)

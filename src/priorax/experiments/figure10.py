@@ -1,8 +1,8 @@
-"""Figure 10: DQN with a count bonus (UCB) on DeepSea, sweeping the bonus scale beta, against BSP.
+"""Figure 10: DQN with a count bonus (UCB) on DeepSea for several bonus scales beta, compared with BSP.
 
-The bonus is beta/sqrt(N(s)) by the true visit counts; what was never visited counts as one visit. Both ways of paying
-it are swept: by the count at insertion, and by the count when the transition is replayed. It dithers as DQN does
-(epsilon 0.1 annealed): purely greedy it is paid for whichever action it tried first and never tries the other.
+The bonus is beta/sqrt(N(s)) with the true visit counts; unvisited states count as one visit. Both ways of paying it are
+swept: by the count at insertion, and by the count when the transition is replayed. The agent also dithers as DQN does
+(epsilon 0.1, annealed): a purely greedy one collects the bonus of the action it tried first and never tries the other.
 The paper runs up to 50,000 episodes, `paper` here up to 3,000.
 """
 
@@ -23,7 +23,14 @@ SHADES = ("#c7e9c0", "#8fd18f", "#4daf4a", "#238b45", "#00441b")
 
 
 def variants(preset: str) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Name -> agent and changes."""
+    """List the variants.
+
+    Args:
+        preset: Size of the experiment, `quick` or `paper`.
+
+    Returns:
+        Agent and changed settings of each variant, by name.
+    """
     swept = {
         f"β={scale:g}, by the count at {when}": ("ucb", {"bonus_scale": scale, "bonus_at": when})
         for when in ("insertion", "learning")
@@ -33,7 +40,14 @@ def variants(preset: str) -> dict[str, tuple[str, dict[str, Any]]]:
 
 
 def ladders(preset: str) -> list[Any]:
-    """A ladder of sizes for each scale."""
+    """List a ladder of sizes for each scale.
+
+    Args:
+        preset: Size of the experiment, `quick` or `paper`.
+
+    Returns:
+        Ladders of tasks (`priorax.analysis.parallel`).
+    """
     return [
         [
             [task(name, agent, size, seed, MOST_EPISODES[preset], **changes) for seed in range(SEEDS[preset])]
@@ -44,7 +58,14 @@ def ladders(preset: str) -> list[Any]:
 
 
 def figure(rows: list[Row]) -> Figure:
-    """One panel for each way of paying, BSP in both."""
+    """Plot one panel for each way of paying the bonus, with BSP in both.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The figure.
+    """
     drawing, axes = panels(1, 2, width=5.0, height=4.2)
     for axis, when in zip(axes[0], ("insertion", "learning"), strict=True):
         names = sorted({row["name"] for row in rows if row["name"].endswith(when)}, key=_scale)
@@ -59,6 +80,13 @@ def _scale(name: str) -> float:
 
 
 def summary(rows: list[Row]) -> list[tuple[str, ...]]:
-    """The median time to learn of each scale and size."""
+    """Tabulate the median learning time by scale and size.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The table: a header, then rows.
+    """
     names = dict.fromkeys(row["name"] for row in rows)
     return median_table(rows, {name: name for name in names})

@@ -1,7 +1,7 @@
-"""Figure 11: BSP on cartpole swing-up with sparse reward, sweeping the prior scale beta.
+"""Figure 11: BSP on cartpole swing-up with sparse reward for several prior scales beta.
 
-Too small, and it settles for standing still; too large, and the prior takes long to wash away. In the form of the task
-whose wider region pays (see figure 5), which is learned in hundreds of episodes.
+With too small a scale the agent settles for standing still; with too large a scale the prior takes long to be overcome.
+The task is the variant with a wider rewarded region (see figure 5), which is learned in hundreds of episodes.
 """
 
 from typing import Any
@@ -22,7 +22,14 @@ outcome = swingup.outcome
 
 
 def ladders(preset: str) -> list[Any]:
-    """All seeds of all scales."""
+    """List all seeds of all scales.
+
+    Args:
+        preset: Size of the experiment, `quick` or `paper`.
+
+    Returns:
+        Ladders of tasks (`priorax.analysis.parallel`).
+    """
     return [
         [[swingup_task(f"β={scale:g}", "bsp", seed, EPISODES[preset], FORM, prior_scale=scale)]]
         for scale in SCALES[preset]
@@ -31,13 +38,27 @@ def ladders(preset: str) -> list[Any]:
 
 
 def looks(rows: list[Row]) -> dict[str, tuple[str, str]]:
-    """Darker where the scale is larger."""
+    """Choose label and colour of each scale; darker is larger.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        Label and colour by name.
+    """
     names = sorted({row["name"] for row in rows}, key=lambda name: float(name.removeprefix("β=")))
     return {name: (name, SHADES[i + (len(names) < len(SHADES))]) for i, name in enumerate(names)}
 
 
 def figure(rows: list[Row]) -> Figure:
-    """A line for each seed."""
+    """Plot one line for each seed.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The figure.
+    """
     drawing, axes = panels(1, 1, width=6.4, height=3.8)
     learning_curves(axes[0, 0], rows, looks(rows))
     axes[0, 0].set_title("cartpole swing-up, a wider region pays: the scale of the prior")
@@ -46,5 +67,12 @@ def figure(rows: list[Row]) -> Figure:
 
 
 def summary(rows: list[Row]) -> list[tuple[str, ...]]:
-    """When each balanced first, and where it ended."""
+    """Tabulate when each run first balanced the pole, and its final return.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The table: a header, then rows.
+    """
     return [swingup.HEADER, *swingup.lines(rows, looks(rows))]

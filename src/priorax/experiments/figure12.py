@@ -1,4 +1,4 @@
-"""Figure 12: dropout does not converge with more data; the bootstrap does (appendix C.1).
+"""Figure 12: the spread of dropout does not shrink with more data; that of the bootstrap does (appendix C.1).
 
 (20,20)-MLPs on y = x + sin(4x) + N(0, 0.5²), x uniform on [-1, 1], with 10x more data in each column.
 """
@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from matplotlib.figure import Figure
 
-from priorax.beliefs import belief_values, method
+from priorax.beliefs import method
 from priorax.experiments import Report
 from priorax.fitting import fit
 from priorax.networks import MLP
@@ -27,7 +27,15 @@ GRID = np.linspace(-2, 2, 121)
 
 
 def run(preset: str, report: Report) -> Iterator[dict[str, Any]]:
-    """One row per (method, n, x), and one per data point."""
+    """Yield one row per (method, n, x), and one per data point.
+
+    Args:
+        preset: Size of the experiment, `quick` or `paper`.
+        report: Called with the fraction of work done and a word on the current work.
+
+    Yields:
+        The rows.
+    """
     random = np.random.default_rng(12)
     x = random.uniform(-1, 1, max(COUNTS))
     y = x + np.sin(4 * x) + NOISE_STD * random.standard_normal(len(x))
@@ -44,14 +52,21 @@ def run(preset: str, report: Report) -> Iterator[dict[str, Any]]:
         data = (x[:n, None].astype(np.float32), y[:n])
         state = fit(belief, data, key=key_fit, noise=noise, steps=STEPS[preset], progress=progress).state
         inputs = GRID[:, None].astype(np.float32)
-        values = np.asarray(belief_values(belief, state, key_values, inputs, num_draws=200))[:, :, 0]
+        values = np.asarray(belief.functions(state, key_values, inputs, num_draws=200))[:, :, 0]
         for i, at in enumerate(GRID):
             mean, std = float(values[:, i].mean()), float(values[:, i].std())
             yield {"method": name, "n": n, "x": float(at), "mean": mean, "std": std, "sample": float(values[0, i])}
 
 
 def figure(rows: list[Row]) -> Figure:
-    """Methods in rows, more data to the right."""
+    """Plot methods in rows, with more data to the right.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The figure.
+    """
     drawing, axes = panels(len(METHODS), len(COUNTS))
     points = where(rows, method="data")
     for line, (name, title) in zip(axes, METHODS.items(), strict=True):
@@ -67,7 +82,14 @@ def figure(rows: list[Row]) -> Figure:
 
 
 def summary(rows: list[Row]) -> list[tuple[str, ...]]:
-    """The spread where the data is, for growing n."""
+    """Tabulate the spread at the data for growing n.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The table: a header, then rows.
+    """
     table: list[tuple[str, ...]] = [("method", *(f"std at the data, n = {n}" for n in COUNTS))]
     for name, title in METHODS.items():
         stds = []

@@ -1,12 +1,12 @@
 """Figure 13: posterior predictive distributions of four ensembles on eleven points (appendix C.5).
 
-x_i = (i - 5)/5 for i = 0..10, y_i = 5 * 1{i = 10}, (20,20)-MLPs. What must be seen: the naive ensemble is sure
-where there is data and to the left of it; the bootstrap is unsure to the right only, since on the left every resampled
-target is zero; l2 to random weights (BSR) and the additive prior (BSP) are unsure on both sides.
+x_i = (i - 5)/5 for i = 0..10, y_i = 5 * 1{i = 10}, (20,20)-MLPs. Expected: the plain ensemble is certain at the data
+and to its left; the bootstrap is uncertain to the right only, since on the left every resampled target is zero; l2
+towards random weights (BSR) and the additive prior (BSP) are uncertain on both sides.
 
-The paper leaves the scales open. Without random biases a Glorot network is linear on each half-line and so is fixed
-by the data on it: a prior without biases shows next to nothing on the left, and neither does l2 to Glorot weights.
-So the prior here has random biases, and BSR starts from (and is pulled to) wider Gaussian weights.
+The paper does not state the scales. Without random biases a Glorot network is linear on each half-line and so is
+determined by the data on it: a prior without biases shows almost no uncertainty on the left, nor does l2 towards Glorot
+weights. So the prior here has random biases, and BSR starts from (and is pulled towards) wider Gaussian weights.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ import jax
 import numpy as np
 from matplotlib.figure import Figure
 
-from priorax.beliefs import L2, belief_values, method
+from priorax.beliefs import L2, method
 from priorax.experiments import Report
 from priorax.fitting import fit
 from priorax.networks import MLP
@@ -43,7 +43,15 @@ GRID = np.linspace(-2, 2, 121)
 
 
 def run(preset: str, report: Report) -> Iterator[dict[str, Any]]:
-    """One row per (method, x), and one per data point."""
+    """Yield one row per (method, x), and one per data point.
+
+    Args:
+        preset: Size of the experiment, `quick` or `paper`.
+        report: Called with the fraction of work done and a word on the current work.
+
+    Yields:
+        The rows.
+    """
     size = SIZES[preset]
     for x, y in zip(X, Y, strict=True):
         yield {"method": "data", "x": float(x), "mean": float(y)}
@@ -57,14 +65,21 @@ def run(preset: str, report: Report) -> Iterator[dict[str, Any]]:
         state = fit(
             belief, (X[:, None], Y), key=key_fit, noise=noise, steps=size["steps"], batch_size=None, progress=progress
         ).state
-        values = np.asarray(belief_values(belief, state, key_values, GRID[:, None].astype(np.float32)))[:, :, 0]
+        values = np.asarray(belief.functions(state, key_values, GRID[:, None].astype(np.float32)))[:, :, 0]
         for i, x in enumerate(GRID):
             mean, std = float(values[:, i].mean()), float(values[:, i].std())
             yield {"method": name, "x": float(x), "mean": mean, "std": std, "sample": float(values[0, i])}
 
 
 def figure(rows: list[Row]) -> Figure:
-    """Four panels, one per method."""
+    """Plot four panels, one per method.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The figure.
+    """
     drawing, axes = panels(1, 4)
     data = where(rows, method="data")
     for axis, (name, title) in zip(axes[0], METHODS.items(), strict=True):
@@ -77,7 +92,14 @@ def figure(rows: list[Row]) -> Figure:
 
 
 def summary(rows: list[Row]) -> list[tuple[str, ...]]:
-    """How unsure each method is left of, within and right of the data."""
+    """Tabulate the uncertainty of each method left of, within and right of the data.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The table: a header, then rows.
+    """
     table: list[tuple[str, ...]] = [("method", "std at x = -2", "std at the data", "std at x = 2")]
     for name, title in METHODS.items():
         own = where(rows, method=name)

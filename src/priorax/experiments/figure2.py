@@ -1,7 +1,8 @@
-"""Figure 2: in a linear bandit, the posterior's uncertainty of x'theta against a Gaussian pseudocount's bonus.
+"""Figure 2: the posterior uncertainty of x'theta in a linear bandit, and the bonus of a Gaussian pseudocount.
 
-Thirty actions near (1, 0.5) have been tried. The posterior is sure along that direction however far out, and at the
-origin, and unsure across it; the count is unsure wherever few actions have been, whatever that means for reward.
+Thirty actions near (1, 0.5) have been tried. The posterior is certain along that direction at any distance, and at the
+origin, and uncertain across it; the pseudocount is uncertain wherever few actions have been tried, regardless of the
+reward.
 """
 
 from collections.abc import Iterator
@@ -26,7 +27,7 @@ PANELS = {"posterior": "posterior std of x'θ", "count": "Gaussian pseudocount b
 
 
 def actions() -> np.ndarray:
-    """The actions tried so far, [NUM_ACTIONS, 2]: a cloud stretched along (1, 0.5), off the origin."""
+    """Return the actions tried so far, [NUM_ACTIONS, 2]: a cloud stretched along (1, 0.5), away from the origin."""
     random = np.random.default_rng(2)
     along, across = np.array([1.0, 0.5]), np.array([-0.5, 1.0])
     return np.outer(1 + 0.3 * random.standard_normal(NUM_ACTIONS), along) + np.outer(
@@ -35,12 +36,29 @@ def actions() -> np.ndarray:
 
 
 def observe(belief: Belief, x: np.ndarray, reward: np.ndarray) -> Any:
-    """The state of a belief that has seen those actions and rewards."""
+    """Show actions and rewards to a belief.
+
+    Args:
+        belief: The belief.
+        x: The actions.
+        reward: The rewards.
+
+    Returns:
+        The state.
+    """
     return belief.observe(belief.init(jax.random.key(0), jnp.zeros(x.shape[1])), plain_batch(x, reward[:, None]))
 
 
 def run(preset: str, report: Report) -> Iterator[dict[str, Any]]:
-    """One row per point of the grid, and one per action tried."""
+    """Yield one row per grid point, and one per action tried.
+
+    Args:
+        preset: Size of the experiment, `quick` or `paper`.
+        report: Called with the fraction of work done and a word on the current work.
+
+    Yields:
+        The rows.
+    """
     x = actions()
     for row in x:
         yield {"kind": "action", "x1": float(row[0]), "x2": float(row[1])}
@@ -56,7 +74,14 @@ def run(preset: str, report: Report) -> Iterator[dict[str, Any]]:
 
 
 def figure(rows: list[Row]) -> Figure:
-    """Two maps with the actions on them."""
+    """Plot two maps with the actions on them.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The figure.
+    """
     drawing, axes = panels(1, 2, width=4.0, height=3.6)
     tried, grid = where(rows, kind="action"), where(rows, kind="grid")
     side = round(len(grid) ** 0.5)
@@ -74,7 +99,14 @@ def figure(rows: list[Row]) -> Figure:
 
 
 def summary(rows: list[Row]) -> list[tuple[str, ...]]:
-    """The two measures at three telling points, and their correlation."""
+    """Tabulate both measures at three points, and their correlation.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The table: a header, then rows.
+    """
     grid = where(rows, kind="grid")
     table: list[tuple[str, ...]] = [("where", PANELS["posterior"], PANELS["count"])]
     for name, point in {"origin": (0, 0), "twice as far out": (2, 1), "across": (-1, 2)}.items():

@@ -1,8 +1,9 @@
-"""Figure 3: time to learn DeepSea against its size N, for eps-greedy, BS, BSR and BSP, with the 2^N of dithering.
+"""Figure 3: learning time on DeepSea against its size N, for epsilon-greedy, BS, BSR and BSP, with the 2^N of
+dithering.
 
-Each method climbs N until all of its seeds fail. Same network, optimiser, minibatches and updates for all (the preset
-`tuned`): they differ in what their names say; ε-greedy's first ε, annealed to zero over 2,000 episodes, is swept. The
-paper goes on to 500,000 episodes; `paper` here stops at 3,000, where the order is plain.
+Each method goes through the sizes until all its seeds fail. Network, optimiser, minibatches and updates are the same
+for all (the preset `tuned`); the initial epsilon of epsilon-greedy, annealed to zero over 2,000 episodes, is swept.
+The paper runs up to 500,000 episodes; `paper` here stops at 3,000, where the order is clear.
 """
 
 from typing import Any
@@ -28,7 +29,14 @@ MOST_EPISODES = {"quick": 1000, "paper": 3000}
 
 
 def ladders(preset: str) -> list[Any]:
-    """A ladder of sizes for each method."""
+    """List a ladder of sizes for each method.
+
+    Args:
+        preset: Size of the experiment, `quick` or `paper`.
+
+    Returns:
+        Ladders of tasks (`priorax.analysis.parallel`).
+    """
     return [
         [[_task(method, size, seed, MOST_EPISODES[preset]) for seed in range(SEEDS[preset])] for size in SIZES[preset]]
         for method in reversed(METHODS)
@@ -42,12 +50,26 @@ def _task(method: str, size: int, seed: int, episodes: int) -> Any:
 
 
 def figure(rows: list[Row]) -> Figure:
-    """Time to learn against N."""
+    """Plot the learning time against N.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The figure.
+    """
     drawing, axes = panels(1, 1, width=6.4, height=4.4)
     times_to_learn(axes[0, 0], rows, METHODS)
     return drawing
 
 
 def summary(rows: list[Row]) -> list[tuple[str, ...]]:
-    """The median time to learn of each method and size."""
+    """Tabulate the median learning time by method and size.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The table: a header, then rows.
+    """
     return median_table(rows, {method: label for method, (label, *_) in METHODS.items()})

@@ -24,7 +24,14 @@ LABEL = {"bsr": "BSR: l2 scale λ", "bsp": "BSP: prior scale β"}
 
 
 def ladders(preset: str) -> list[Any]:
-    """A ladder of sizes for each method, scale and K."""
+    """List a ladder of sizes for each method, scale and K.
+
+    Args:
+        preset: Size of the experiment, `quick` or `paper`.
+
+    Returns:
+        Ladders of tasks (`priorax.analysis.parallel`).
+    """
     return [
         [
             [
@@ -44,7 +51,14 @@ def _changes(method: str, scale: float, members: int) -> dict[str, Any]:
 
 
 def largest(rows: list[Row]) -> dict[tuple[str, float, int], int]:
-    """The largest size that every seed of (method, scale, K) learned, 0 if none."""
+    """Determine the largest size that every seed learned.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The size by method, scale and K; 0 if none.
+    """
     found: dict[tuple[str, float, int], dict[int, bool]] = {}
     for row in rows:
         changes = dict(part.split("=") for part in row["changes"].split())
@@ -55,7 +69,14 @@ def largest(rows: list[Row]) -> dict[tuple[str, float, int], int]:
 
 
 def figure(rows: list[Row]) -> Figure:
-    """One panel per method, one line per K."""
+    """Plot one panel per method and one line per K.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The figure.
+    """
     drawing, axes = panels(1, 2, width=4.4, height=3.8, share=False)
     best = largest(rows)
     members = sorted({k for _, _, k in best})
@@ -74,7 +95,14 @@ def figure(rows: list[Row]) -> Figure:
 
 
 def summary(rows: list[Row]) -> list[tuple[str, ...]]:
-    """The largest size by method, K and scale."""
+    """Tabulate the largest size by method, K and scale.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The table: a header, then rows.
+    """
     best = largest(rows)
     table: list[tuple[str, ...]] = []
     for method, label in LABEL.items():

@@ -1,11 +1,12 @@
-"""Figure 5: learning curves on cartpole swing-up with sparse reward: DQN, BS, BSP and D4PG; and the first 500 episodes.
+"""Figure 5: learning curves of DQN, BS, BSP and D4PG on cartpole swing-up with sparse reward, and the first 500
+episodes.
 
-Beside the paper's task, one that pays in a wider region (cos theta > 0.8, |x| < 0.5): the way there is the same. And,
-for D4PG, one that pays everywhere (the control suite's smooth reward): what it fails at elsewhere is finding, not
-learning.
-All share the preset `swingup` (network, discount, n-step, replay, held actions); BS is BSP without priors and with the
-bootstrap; D4PG has continuous pushes and its own rates. The paper says neither how many episodes nor which
-hyperparameters.
+Besides the paper's task there is a variant with a wider rewarded region (cos theta > 0.8, |x| < 0.5) and, for D4PG, one
+with the control suite's smooth reward, which shows that D4PG fails at exploration and not at learning.
+
+All agents share the preset `swingup` (network, discount, n-step, replay, action repeat); BS is BSP without priors and
+with the bootstrap; D4PG has continuous pushes and its own learning rates. The paper states neither the number of
+episodes nor the hyperparameters.
 """
 
 from typing import Any
@@ -28,7 +29,7 @@ FORMS = {
     "cartpole_swingup": ("the paper's task", tuple(LOOKS)),
     "cartpole_swingup_smooth": ("every state pays (smooth reward)", ("d4pg",)),
 }
-"""Title, and who is put to it."""
+"""Title and agents of each variant."""
 EPISODES = {
     "quick": {"cartpole_swingup_wide": 250, "cartpole_swingup": 300, "cartpole_swingup_smooth": 150},
     "paper": dict.fromkeys(FORMS, 2000),
@@ -39,7 +40,14 @@ outcome = swingup.outcome
 
 
 def ladders(preset: str) -> list[Any]:
-    """All seeds of all agents, form by form."""
+    """List all seeds of all agents, variant by variant.
+
+    Args:
+        preset: Size of the experiment, `quick` or `paper`.
+
+    Returns:
+        Ladders of tasks (`priorax.analysis.parallel`).
+    """
     return [
         [[swingup_task(agent, agent, seed, EPISODES[preset][form], form)]]
         for form, (_, agents) in FORMS.items()
@@ -49,7 +57,14 @@ def ladders(preset: str) -> list[Any]:
 
 
 def figure(rows: list[Row]) -> Figure:
-    """A column for each form: all episodes; and the first 500, where there are more."""
+    """Plot a column for each variant: all episodes, and the first 500 if there are more.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The figure.
+    """
     more = any(row["episode"] > ZOOM for row in rows)
     drawing, axes = panels(1 + more, len(FORMS), width=4.0, height=3.4, share=False)
     for column, (form, (title, _)) in enumerate(FORMS.items()):
@@ -61,7 +76,14 @@ def figure(rows: list[Row]) -> Figure:
 
 
 def summary(rows: list[Row]) -> list[tuple[str, ...]]:
-    """When each balanced first, and where it ended."""
+    """Tabulate when each run first balanced the pole, and its final return.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The table: a header, then rows.
+    """
     return [
         ("reward", *swingup.HEADER),
         *((title, *line) for form, (title, _) in FORMS.items() for line in swingup.lines(where(rows, env=form), LOOKS)),

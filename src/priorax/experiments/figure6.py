@@ -1,8 +1,9 @@
-"""Figure 6: Montezuma's Revenge at several prior scales, beside a double dueling prioritised DQN.
+"""Figure 6: Montezuma's Revenge at several prior scales, and a double dueling prioritised DQN.
 
-The paper ran Ape-X's length, billions of frames with hundreds of actors. `quick` is what two cores do in half an hour:
-its rows tell how many distinct states each agent reaches, and what little reward there is. `paper` is for a cluster; it
-says what it needs before it starts.
+The paper ran as long as Ape-X: billions of frames with hundreds of actors. `quick` is what two cores do in half an
+hour: its rows have the number of distinct states that each agent reaches, and what little reward there is. `paper` is
+    for a
+cluster, and states its requirements before it starts.
 """
 
 from typing import Any
@@ -26,7 +27,14 @@ NEEDS = (
 
 
 def looks(rows: list[Row]) -> dict[str, tuple[str, str]]:
-    """The agents in the rows, by name."""
+    """Choose label and colour of each agent.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        Label and colour by name.
+    """
     names = {str(row["name"]) for row in rows}
     found = {f"bsp {beta:g}": (f"BSP, β={beta:g}", color) for beta, color in zip(SCALES["paper"], COLORS, strict=True)}
     found["dqn"] = ("double dueling prioritised DQN", "#8a8f98")
@@ -34,7 +42,14 @@ def looks(rows: list[Row]) -> dict[str, tuple[str, str]]:
 
 
 def ladders(preset: str) -> list[Any]:
-    """Every run by itself."""
+    """List every run separately.
+
+    Args:
+        preset: Size of the experiment, `quick` or `paper`.
+
+    Returns:
+        Ladders of tasks (`priorax.analysis.parallel`).
+    """
     game: dict[str, Any] = {"game": "MontezumaRevenge", "learn_after": 1000, "learn_every": 8}
     if preset == "quick":
         game["target_period"] = 50  # the run is short
@@ -48,7 +63,14 @@ def ladders(preset: str) -> list[Any]:
 
 
 def figure(rows: list[Row]) -> Figure:
-    """Distinct states, and the best game, against actions."""
+    """Plot distinct states and the best game against environment steps.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The figure.
+    """
     drawing, axes = panels(1, 2, width=4.6, height=3.4, share=False)
     shown = looks(rows)
     curves(axes[0, 0], rows, "cells", shown)
@@ -60,7 +82,14 @@ def figure(rows: list[Row]) -> Figure:
 
 
 def summary(rows: list[Row]) -> list[tuple[str, ...]]:
-    """What each agent came to."""
+    """Tabulate the final results of each agent.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The table: a header, then rows.
+    """
     table: list[tuple[str, ...]] = [("agent", "distinct states, by seed", "best game, by seed", "actions, by seed")]
     for name, (label, _) in looks(rows).items():
         table.append((label, *(words(last(rows, name, what)) for what in ("cells", "best", "step"))))

@@ -1,4 +1,6 @@
-"""Figure 8: BSP's time to learn DeepSea against N on logarithmic axes, the slope fitted, beside N³ and other lines."""
+"""Figure 8: learning time of BSP on DeepSea against N on logarithmic axes, with the fitted slope, N³ and other
+references.
+"""
 
 from typing import Any
 
@@ -12,14 +14,21 @@ from priorax.report.plots import MEAN, panels
 from priorax.report.rows import Row
 
 SIZES = {"quick": {8: 2, 10: 2, 14: 2, 20: 2, 28: 2}, "paper": {10: 10, 20: 10, 30: 10, 50: 10, 100: 3}}
-"""How many seeds at each size."""
+"""Number of seeds for each size."""
 FIRST_SEED = 100
-"""Seeds that no setting was chosen by."""
+"""First seed; no setting was chosen on these seeds."""
 MOST_EPISODES = {"quick": 2000, "paper": 20_000}
 
 
 def ladders(preset: str) -> list[Any]:
-    """Sizes, one after the other."""
+    """List the sizes, one after the other.
+
+    Args:
+        preset: Size of the experiment, `quick` or `paper`.
+
+    Returns:
+        Ladders of tasks (`priorax.analysis.parallel`).
+    """
     return [
         [
             [task("bsp", "bsp", size, FIRST_SEED + i, MOST_EPISODES[preset]) for i in range(seeds)]
@@ -29,7 +38,14 @@ def ladders(preset: str) -> list[Any]:
 
 
 def slope(rows: list[Row]) -> tuple[float, float, float]:
-    """The exponent of N, and its 95% interval, by least squares on the logarithms of all seeds that learned."""
+    """Fit the exponent of N by least squares on the logarithms of all seeds that learned.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The exponent and its 95% interval.
+    """
     learned = [row for row in rows if "episodes_to_learn" in row]
     x, y = (np.log([row[name] for row in learned]) for name in ("size", "episodes_to_learn"))
     fit = stats.linregress(x, y)
@@ -38,7 +54,14 @@ def slope(rows: list[Row]) -> tuple[float, float, float]:
 
 
 def figure(rows: list[Row]) -> Figure:
-    """Seeds as dots, medians as a line, references dashed."""
+    """Plot seeds as dots, medians as a line, references dashed.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The figure.
+    """
     drawing, axes = panels(1, 1, width=6.0, height=4.4)
     axis = axes[0, 0]
     learned = [row for row in rows if "episodes_to_learn" in row]
@@ -61,7 +84,14 @@ def figure(rows: list[Row]) -> Figure:
 
 
 def summary(rows: list[Row]) -> list[tuple[str, ...]]:
-    """Median and range by size, and the slope."""
+    """Tabulate median and range by size, and the slope.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The table: a header, then rows.
+    """
     table: list[tuple[str, ...]] = [("N", "median", "least", "most", "seeds that learned")]
     for size in sorted({row["size"] for row in rows}):
         found = seeds_of(rows, size=size)

@@ -1,8 +1,8 @@
-"""Figure 9: NoisyNet and dropout on DeepSea, tuned, against BSP.
+"""Figure 9: NoisyNet and dropout on DeepSea, tuned, compared with BSP.
 
-Tuned by grid: for both, sampling by step or by episode; for dropout, of (50,50) units, the share kept: two of them in
-`quick`, four in `paper`. NoisyNet has BSP's (20,20) units. The paper tunes up to 50,000 episodes, `paper` here up to
-3,000.
+Tuned by grid search: for both, sampling by step or by episode; for dropout, with (50,50) units, the keep probability:
+two values in `quick`, four in `paper`. NoisyNet has the (20,20) units of BSP. The paper tunes up to 50,000 episodes,
+`paper` here up to 3,000.
 """
 
 from typing import Any
@@ -18,13 +18,20 @@ SIZES = {"quick": (6, 8, 10, 12, 16), "paper": (6, 8, 10, 12, 14, 16, 20, 24, 28
 SEEDS = {"quick": 2, "paper": 3}
 MOST_EPISODES = {"quick": 1000, "paper": 3000}
 LEARNED_AFTER = 30
-"""Luck makes the first few episodes of a small grid look learned."""
+"""First episode that can count as learned: on small grids luck makes the first few look learned."""
 KEPT = {"quick": (0.1, 0.5), "paper": (0.1, 0.3, 0.5, 0.8)}
 EACH = {"step": True, "episode": False}
 
 
 def variants(preset: str) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Name -> agent and changes."""
+    """List the variants.
+
+    Args:
+        preset: Size of the experiment, `quick` or `paper`.
+
+    Returns:
+        Agent and changed settings of each variant, by name.
+    """
     found: dict[str, tuple[str, dict[str, Any]]] = {"BSP": ("bsp", {})}
     for when, each in EACH.items():
         found[f"NoisyNet, noise per {when}"] = ("noisy", {"draw_each_step": each})
@@ -35,7 +42,14 @@ def variants(preset: str) -> dict[str, tuple[str, dict[str, Any]]]:
 
 
 def ladders(preset: str) -> list[Any]:
-    """A ladder of sizes for each variant."""
+    """List a ladder of sizes for each variant.
+
+    Args:
+        preset: Size of the experiment, `quick` or `paper`.
+
+    Returns:
+        Ladders of tasks (`priorax.analysis.parallel`).
+    """
     return [
         [
             [
@@ -61,12 +75,26 @@ def _looks(rows: list[Row]) -> dict[str, tuple[str, str, str]]:
 
 
 def figure(rows: list[Row]) -> Figure:
-    """Time to learn against N."""
+    """Plot the learning time against N.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The figure.
+    """
     drawing, axes = panels(1, 1, width=7.4, height=4.6)
     times_to_learn(axes[0, 0], rows, _looks(rows), beside=True)
     return drawing
 
 
 def summary(rows: list[Row]) -> list[tuple[str, ...]]:
-    """The median time to learn of each variant and size."""
+    """Tabulate the median learning time by variant and size.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The table: a header, then rows.
+    """
     return median_table(rows, {name: name for name in dict.fromkeys(row["name"] for row in rows)})

@@ -1,4 +1,4 @@
-"""What the experiments from pixels share: their runs, the rows of a run, and curves."""
+"""What the experiments from pixels share: tasks, rows and curves."""
 
 import itertools
 from collections.abc import Sequence
@@ -9,29 +9,49 @@ from matplotlib.axes import Axes
 
 from priorax.analysis.parallel import Task
 from priorax.report.rows import Row, column, where
-from priorax.training.backends.host_files import HostEpisode
-from priorax.training.host_training import HostResult
+from priorax.training.records import Episode, Result
 
 BLOCKS = 20
-"""Rows of a run."""
+"""Rows per run."""
 WINDOW = 100
 
 
 def host_task(name: str, agent: str, env: str, seed: int, steps: int, size: int = 1, **more: Any) -> Task:
-    """One run of so many actions over all lanes; `game`, `stop`, and changes to the preset `small`."""
+    """Define one run on the host.
+
+    Args:
+        name: Name of the run's group in the rows.
+        agent: Name of the agent.
+        env: Name of the environment.
+        seed: Random seed.
+        steps: Environment steps, over all lanes.
+        size: Size of the environment.
+        **more: `game`, `stop`, and changes to the preset `small`.
+
+    Returns:
+        The task.
+    """
     own: dict[str, Any] = {key: more.pop(key) for key in ("game", "stop") if key in more}
     arguments = {"agent": agent, "env": env, "size": size, "seed": seed, "steps": steps, "changes": more}
     return Task(name, {**arguments, "preset": "small", **own})
 
 
-def found_treasure(history: Sequence[HostEpisode]) -> bool:
-    """Whether half of the last 100 episodes ended at the treasure."""
+def found_treasure(history: Sequence[Episode]) -> bool:
+    """Check whether half of the last 100 episodes ended at the treasure.
+
+    Args:
+        history: The episodes of a run.
+    """
     last = history[-WINDOW:]
     return len(last) == WINDOW and sum(row.total_return > 0.5 for row in last) >= WINDOW / 2
 
 
-def outcome(result: HostResult) -> list[dict[str, Any]]:
-    """A row for each twentieth of a run: what its episodes paid, and how many states were seen by then."""
+def outcome(result: Result) -> list[dict[str, Any]]:
+    """A row for each twentieth of a run: what its episodes paid, and how many states were seen by then.
+
+    Args:
+        result: The run.
+    """
     rows = []
     edges = np.linspace(0, result.steps, BLOCKS + 1)
     for begin, end in itertools.pairwise(edges):
@@ -51,7 +71,14 @@ def outcome(result: HostResult) -> list[dict[str, Any]]:
 
 
 def curves(axis: Axes, rows: list[Row], what: str, looks: dict[str, tuple[str, str]]) -> None:
-    """A line for each seed of each agent against actions."""
+    """Plot one line for each seed of each agent against environment steps.
+
+    Args:
+        axis: The axes to draw on.
+        rows: Rows of the experiment.
+        what: The column to plot.
+        looks: Label and colour by name.
+    """
     for name, (label, color) in looks.items():
         for i, seed in enumerate(sorted({row["seed"] for row in where(rows, name=name)})):
             mine = [row for row in where(rows, name=name, seed=seed) if row.get(what) is not None]
@@ -61,11 +88,28 @@ def curves(axis: Axes, rows: list[Row], what: str, looks: dict[str, tuple[str, s
 
 
 def last(rows: list[Row], name: str, what: str) -> dict[int, Any]:
-    """By seed, the last number of a run."""
+    """Return the final value of a column for each seed.
+
+    Args:
+        rows: Rows of the experiment.
+        name: Name of the agent.
+        what: The column.
+
+    Returns:
+        The value by seed.
+    """
     seeds = sorted({row["seed"] for row in where(rows, name=name)})
     found = {seed: [row.get(what) for row in where(rows, name=name, seed=seed)] for seed in seeds}
     return {seed: next((x for x in reversed(numbers) if x is not None), None) for seed, numbers in found.items()}
 
 
 def words(numbers: dict[int, Any]) -> str:
+    """Format numbers of several seeds.
+
+    Args:
+        numbers: A number for each seed.
+
+    Returns:
+        The text.
+    """
     return ", ".join("none" if number is None else f"{number:g}" for number in numbers.values())

@@ -1,6 +1,7 @@
-"""Four tasks of Gymnasium: balance, a sparse goal, a slippery one, and errands; a preset for numbers, one for indices.
+"""Four tasks of Gymnasium: CartPole, MountainCar, FrozenLake and Taxi.
 
-BSP beside eps-greedy, the same network, replay and number of updates. Both play eight lanes at once, on the host.
+BSP and epsilon-greedy with the same network, replay and number of updates, in eight lanes on the host; one preset for
+arrays, one for state indices.
 """
 
 import itertools
@@ -16,26 +17,28 @@ from priorax.envs.registry import GYMNASIUM
 from priorax.experiments.from_pixels import last, words
 from priorax.report.plots import legend_below, panels
 from priorax.report.rows import Row, where
-from priorax.training.backends.host_files import HostEpisode
-from priorax.training.host_training import HostResult
+from priorax.training.records import Episode, Result
 
 
 class Game(NamedTuple):
-    """One task, and how to draw it."""
+    """One task, and how to plot it."""
 
     env: str
+    """Name of the environment."""
     words: str
-    """What is to be done."""
+    """The task in a few words."""
     steps: int
-    """Actions of a run, over all lanes."""
+    """Environment steps of a run, over all lanes."""
     solved: float
-    """The mean return from which Gymnasium calls it solved."""
+    """Mean return from which Gymnasium considers it solved."""
     lowest: float
+    """Lower limit of the plot."""
     highest: float
-    """What of the returns is drawn."""
+    """Upper limit of the plot."""
     preset: str
+    """Preset of hyperparameters."""
     changes: dict[str, Any]
-    """To it."""
+    """Changes to the preset."""
 
 
 LOOKS = {
@@ -46,14 +49,16 @@ OWN: dict[str, dict[str, Any]] = {
     "bsp": {},
     "eps_greedy": {"epsilon": 0.4, "epsilon_episodes": 0, "epsilon_ladder": 7.0},
 }
-"""Ape-X's. With 0.1 (the same seeds) FrozenLake was learned worse, and the others much the same."""
+"""Settings of each agent; epsilon is Ape-X's. With 0.1 (on the same seeds) FrozenLake was learned worse, and the other
+tasks about equally.
+"""
 CALM = {"eps_greedy": 4}
-"""The first lane that is counted: from there on the chance of a random action is 1% at most, so that nobody's return
-suffers from the dithering itself."""
+"""First lane that is counted: from there on epsilon is at most 1%, so that dithering itself does not lower the returns.
+"""
 PRIORS = ("prior_scale",)
-"""Settings that mean nothing to one network."""
+"""Settings that do not apply to a single network."""
 TAXI: dict[str, Any] = {"learning_rate": 0.1, "prior_scale": 10.0, "priority": 0.6}
-"""Nothing is luck, and pays in tens: large steps."""
+"""Settings for Taxi, which is deterministic and has large rewards: a large learning rate."""
 GAMES = (
     Game("CartPole-v1", "keep a pole upright", 30_000, 475, 0, 510, "gymnasium", {}),
     Game("MountainCar-v0", "gain speed, reach the flag", 50_000, -110, -205, -90, "gymnasium", {}),
@@ -61,22 +66,39 @@ GAMES = (
     Game("Taxi-v4", "fetch and deliver", 60_000, 8, -700, 50, "finite", TAXI),
 )
 SEEDS = {"quick": range(100, 103), "paper": range(100, 110)}
-"""Settings were chosen on seeds 0 to 2. But Taxi's were chosen anew, on those, when its first had failed on seed 100,
-and epsilon when all seeds had been seen with 0.1."""
+"""Seeds of each preset. Settings were chosen on seeds 0 to 2, except that Taxi's were chosen again on those after the
+first choice had failed on seed 100, and epsilon after all seeds had been seen with 0.1.
+"""
 BLOCKS = 40
-"""Rows of a run."""
+"""Rows per run."""
 FEWEST = 20
-"""Episodes that a row's mean is over, at least."""
+"""Fewest episodes over which the return of a row is averaged."""
 
 
 def ladders(preset: str) -> list[Any]:
-    """Every run by itself; all tasks with one seed, then with the next."""
+    """List every run separately: all tasks with one seed, then with the next.
+
+    Args:
+        preset: Size of the experiment, `quick` or `paper`.
+
+    Returns:
+        Ladders of tasks (`priorax.analysis.parallel`).
+    """
     runs = itertools.product(SEEDS[preset], LOOKS, GAMES)
     return [[[game_task(agent, game, seed)]] for seed, agent, game in runs]
 
 
 def game_task(agent: str, game: Game, seed: int) -> Task:
-    """One run to its end."""
+    """Define one run.
+
+    Args:
+        agent: Name of the agent.
+        game: The task.
+        seed: Random seed.
+
+    Returns:
+        The task to run.
+    """
     own = {name: value for name, value in game.changes.items() if agent == "bsp" or name not in PRIORS}
     return Task(
         agent,
@@ -92,8 +114,12 @@ def game_task(agent: str, game: Game, seed: int) -> Task:
     )
 
 
-def outcome(result: HostResult) -> list[dict[str, Any]]:
-    """A row for each part of a run: what the episodes that ended in it paid, and the last hundred up to its end."""
+def outcome(result: Result) -> list[dict[str, Any]]:
+    """A row for each part of a run: what the episodes that ended in it paid, and the last hundred up to its end.
+
+    Args:
+        result: The run.
+    """
     rows = []
     history = [row for row in result.history if row.lane >= CALM.get(result.agent, 0)]
     for begin, end in itertools.pairwise(np.linspace(0, result.steps, BLOCKS + 1)):
@@ -111,14 +137,21 @@ def outcome(result: HostResult) -> list[dict[str, Any]]:
     return rows
 
 
-def _mean(episodes: Sequence[HostEpisode], count: int) -> float | None:
+def _mean(episodes: Sequence[Episode], count: int) -> float | None:
     """Of the returns of the last so many."""
     returns = [row.total_return for row in episodes[-count:]]
     return round(float(np.mean(returns)), 3) if returns else None
 
 
 def figure(rows: list[Row]) -> Figure:
-    """A panel for each task: returns against actions."""
+    """Plot one panel for each task: returns against environment steps.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The figure.
+    """
     drawing, axes = panels(2, 2, width=4.6, height=3.2, share=False)
     for axis, game in zip(axes.flat, GAMES, strict=True):
         _panel(axis, where(rows, env=GYMNASIUM + game.env), game)
@@ -140,7 +173,14 @@ def _panel(axis: Axes, rows: list[Row], game: Game) -> None:
 
 
 def by_seed(rows: list[Row]) -> tuple[np.ndarray, np.ndarray]:
-    """Thousands of actions [time], and returns [seed, time], from where every seed has finished an episode."""
+    """Arrange the returns of one agent by seed.
+
+    Args:
+        rows: Rows of one agent and task.
+
+    Returns:
+        Thousands of environment steps [time], and returns [seed, time], from where every seed has finished an episode.
+    """
     seeds = sorted({row["seed"] for row in rows})
     found = [[row.get("mean_return", np.nan) for row in where(rows, seed=seed)] for seed in seeds]
     if not found:
@@ -152,13 +192,28 @@ def by_seed(rows: list[Row]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def smoothed(returns: np.ndarray, count: int = 3) -> np.ndarray:
-    """The mean of each point and those just before it, so many in all; [seed, time]."""
+    """Smooth returns with a trailing moving average.
+
+    Args:
+        returns: Returns [seed, time].
+        count: Points to average over.
+
+    Returns:
+        The smoothed returns [seed, time].
+    """
     parts = [returns[:, max(0, i - count + 1) : i + 1].mean(axis=1) for i in range(returns.shape[1])]
     return np.stack(parts, axis=1) if parts else returns
 
 
 def summary(rows: list[Row]) -> list[tuple[str, ...]]:
-    """What each agent came to."""
+    """Tabulate the final results of each agent.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The table: a header, then rows.
+    """
     table: list[tuple[str, ...]] = [
         ("task", "solved at", "agent", "mean at the end, by seed", "of the last 100 episodes")
     ]

@@ -1,7 +1,7 @@
-"""Novelty without reward (section 4.1): DeepSea where nothing is ever paid. Who sees the whole grid?
+"""Novelty without reward (section 4.1): how much of a DeepSea without any reward each agent visits.
 
-A prior function is a guess about what nobody has seen; members disagree there, go and look. Without one, targets of
-zero are soon fitted everywhere and nothing is left to be curious about.
+Prior functions make members disagree about states that have not been visited, so they go there. Without priors, targets
+of zero are soon fitted everywhere, and nothing drives exploration.
 """
 
 from collections.abc import Iterator
@@ -14,8 +14,7 @@ from priorax.agents import settings
 from priorax.experiments import Report
 from priorax.report.plots import legend_below, panels
 from priorax.report.rows import Row, column, where
-from priorax.training.backends.scan import advance, start
-from priorax.training.trainer import prepare
+from priorax.training.backends.scan import prepare, run_chunk, start
 
 AGENTS = {"eps_greedy": "ε-greedy DQN", "bs": "BS: bootstrap", "bsp": "BSP: with priors"}
 SIZE = 20
@@ -24,14 +23,31 @@ SEEDS = {"quick": 1, "paper": 3}
 
 
 def visits(agent: str, seed: int, episodes: int) -> np.ndarray:
-    """The cells of each episode, [episode, step]."""
-    loop, key, params = prepare(settings(agent, capacity=episodes * SIZE), "deep_sea_no_reward", SIZE, seed)
-    snapshot = advance(loop, key, params, start(loop, key, params), size=episodes * SIZE).snapshot
-    return np.asarray(snapshot.live.agent.buffer.data.transition.obs).reshape(episodes, SIZE)
+    """Train an agent without reward.
+
+    Args:
+        agent: Its name.
+        seed: Seed of the run.
+        episodes: Number of episodes.
+
+    Returns:
+        The cells of each episode, [episode, step].
+    """
+    loop, key, params = prepare(agent, settings(agent, capacity=episodes * SIZE), "deep_sea_no_reward", SIZE, seed)
+    live, _ = run_chunk(loop, key, params, start(loop, key, params), episodes * SIZE)
+    return np.asarray(live.replay.data.transition.obs).reshape(episodes, SIZE)
 
 
 def run(preset: str, report: Report) -> Iterator[dict[str, Any]]:
-    """Distinct cells seen by each episode; and, for seed 0, how often each cell was seen in all."""
+    """Yield the number of distinct cells visited by each episode and, for seed 0, the visits of each cell.
+
+    Args:
+        preset: Size of the experiment, `quick` or `paper`.
+        report: Called with the fraction of work done and a word on the current work.
+
+    Yields:
+        The rows.
+    """
     runs = [(agent, seed) for agent in AGENTS for seed in range(SEEDS[preset])]
     for i, (agent, seed) in enumerate(runs):
         report(i / len(runs), f"{AGENTS[agent]}, seed {seed}")
@@ -47,7 +63,14 @@ def run(preset: str, report: Report) -> Iterator[dict[str, Any]]:
 
 
 def figure(rows: list[Row]) -> Figure:
-    """Where each has been, and how fast."""
+    """Plot which cells each agent visited, and how fast.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The figure.
+    """
     drawing, axes = panels(1, 1 + len(AGENTS), width=2.9, height=3.2, share=False)
     colors = {"eps_greedy": "#8a8f98", "bs": "#d03a2b", "bsp": "#1f5fb4"}
     curve = axes[0, -1]
@@ -69,7 +92,14 @@ def figure(rows: list[Row]) -> Figure:
 
 
 def summary(rows: list[Row]) -> list[tuple[str, ...]]:
-    """Cells seen at the end."""
+    """Tabulate the number of cells visited.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The table: a header, then rows.
+    """
     table: list[tuple[str, ...]] = [("agent", "cells seen", "of", "episodes")]
     for agent, label in AGENTS.items():
         mine = where(rows, kind="curve", agent=agent)

@@ -1,6 +1,7 @@
-"""From pixels on two cores: DeepSea as a picture, where exploration is the point, and Freeway, a small Atari game.
+"""From pixels on two cores: DeepSea as an image, where exploration matters, and Freeway, a simple Atari game.
 
-The same convnet, replay and loop as for Montezuma's Revenge (figure 6), where the paper's lengths cannot be had.
+Network, replay and training loop are those of Montezuma's Revenge (figure 6), where the paper's lengths are out of
+reach.
 """
 
 from typing import Any
@@ -23,15 +24,16 @@ DEEP_SEA: dict[str, Any] = {
     "learning_rate": 1e-3,
     "target_period": 50,
 }
-"""Episodes are short: learn from the first, at each step. DQN gets the same."""
+"""Settings for DeepSea. Episodes are short: learn from the first, at each step. DQN has the same."""
 FREEWAY: dict[str, Any] = {
     "prior_scale": 0.3,
     "learn_after": 1000,
     "learning_rate": 5e-4,
     "target_period": 50,
 }
-"""Of the preset `small`, whose target network is copied too seldom for so short a run, and whose prior is too large for
-what a crossing is worth: at a scale of 3 nothing is learned in it."""
+"""Changes to the preset `small`, whose target network is updated too rarely for so short a run, and whose prior is too
+large for the reward of a crossing: with a scale of 3 nothing is learned.
+"""
 SEEDS = {"quick": 3, "paper": 5}
 DEEP_SEA_STEPS = {"quick": 15_000, "paper": 50_000}
 FREEWAY_STEPS = {"quick": 60_000, "paper": 1_000_000}
@@ -39,7 +41,14 @@ FREEWAY_SEEDS = {"quick": 1, "paper": 3}
 
 
 def ladders(preset: str) -> list[Any]:
-    """Every run by itself."""
+    """List every run separately.
+
+    Args:
+        preset: Size of the experiment, `quick` or `paper`.
+
+    Returns:
+        Ladders of tasks (`priorax.analysis.parallel`).
+    """
     found = []
     for seed in range(SEEDS[preset]):
         for agent in LOOKS:
@@ -61,7 +70,14 @@ def _changes(agent: str, both: dict[str, Any]) -> dict[str, Any]:
 
 
 def figure(rows: list[Row]) -> Figure:
-    """Returns against actions, both tasks."""
+    """Plot returns against environment steps for both tasks.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The figure.
+    """
     drawing, axes = panels(1, 2, width=4.6, height=3.4, share=False)
     curves(axes[0, 0], where(rows, env="pixel_deep_sea"), "mean_return", LOOKS)
     axes[0, 0].set(title=f"DeepSea {SIZE} from pixels", ylabel="return of an episode", xlabel="actions, all lanes")
@@ -72,7 +88,14 @@ def figure(rows: list[Row]) -> Figure:
 
 
 def summary(rows: list[Row]) -> list[tuple[str, ...]]:
-    """What each agent came to."""
+    """Tabulate the final results of each agent.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The table: a header, then rows.
+    """
     table: list[tuple[str, ...]] = [("task", "agent", "return at the end, by seed", "actions, by seed")]
     for env in ("pixel_deep_sea", "Freeway"):
         for name, (label, _) in LOOKS.items():

@@ -1,8 +1,8 @@
-"""Experiments that are many runs: rows as they finish, each run once, whatever interrupts.
+"""Experiments that consist of many runs: rows are written as runs finish, and interrupted sweeps continue.
 
-A module of this kind has `ladders(preset)`: lists of levels of tasks (`analysis/parallel.py`), and may have
-`outcome(result)`: what to write of a run, by default one row, how long it took to learn. Its rows file is also its
-memory: a run that has rows there, from this version and with these very settings, is not run again.
+Such a module has `ladders(preset)`, which returns lists of levels of tasks (`priorax.analysis.parallel`), and may have
+`outcome(result)`, which makes rows of a run; by default one row with its learning time. The CSV file records what is
+done: a run that has rows there, from this version and with the same settings, is not run again.
 """
 
 import dataclasses
@@ -16,16 +16,28 @@ from priorax.agents import settings
 from priorax.analysis.parallel import Task, climb
 from priorax.envs.registry import lives_on_host
 from priorax.report.rows import Row, read_rows, write_rows
-from priorax.training.host_training import HostResult
-from priorax.training.trainer import Result
+from priorax.training.records import Result
 from priorax.version import __version__
 
 MILLISECONDS = {1: 0.15, 5: 0.5, 10: 0.9, 20: 1.7, 40: 3.5}
-"""What an environment step costs here on one core, by number of members: for estimates only."""
+"""Time of an environment step on one core by number of members, for estimates only."""
 
 
 def task(name: str, agent: str, size: int, seed: int, episodes: int, env: str = "deep_sea", **changes: Any) -> Task:
-    """One run up to learning, or to so many episodes; `changes` to the agent's settings."""
+    """Define one run, up to learning or a number of episodes.
+
+    Args:
+        name: Name of the run's group in the rows.
+        agent: Name of the agent.
+        size: Size of the environment.
+        seed: Random seed.
+        episodes: Most episodes.
+        env: Name of the environment.
+        **changes: Changed settings.
+
+    Returns:
+        The task.
+    """
     arguments = {"agent": agent, "env": env, "size": size, "seed": seed, "episodes": episodes, "changes": changes}
     return Task(name, {**arguments, "stop_when_learned": True})
 
@@ -34,10 +46,18 @@ Outcome = Callable[[Any], list[dict[str, Any]]]
 
 
 def time_to_learn(result: Result) -> list[dict[str, Any]]:
-    """One row: how long a run took to learn."""
+    """Make one row: the learning time of a run.
+
+    Args:
+        result: Result of the run.
+
+    Returns:
+        The rows.
+    """
     summary = result.summary()
-    wanted = ("episodes", "episodes_to_learn", "episodes_to_solve", "total_return", "env_steps", "env_steps_per_second")
-    return [{name: summary[name] for name in wanted}]
+    wanted = ("episodes", "episodes_to_learn", "episodes_to_solve", "total_return")
+    speed = {"env_steps": result.steps, "env_steps_per_second": result.steps_per_second}
+    return [{**{name: summary[name] for name in wanted}, **speed}]
 
 
 def run_sweep(
@@ -49,9 +69,20 @@ def run_sweep(
     only: bool = True,
     outcome: Outcome = time_to_learn,
 ) -> list[Row]:
-    """Run what has no rows yet; those of a finished run are in the file at once. Gives the rows of these runs.
+    """Run the tasks that have no rows yet; rows of a finished run are written at once.
 
-    `only`: rows of other runs than these, as of other settings, are dropped."""
+    Args:
+        name: Name of the experiment.
+        preset: Size of the experiment.
+        ladders: Ladders of tasks.
+        path: The CSV file.
+        report: Called with the fraction of work done and a word on the current work.
+        only: Whether rows of other runs, such as those with other settings, are dropped from the file.
+        outcome: Makes rows of the result of a run.
+
+    Returns:
+        The rows of these runs.
+    """
     stamp = {"experiment": name, "preset": preset, "version": __version__}
     ladders = [[list(level) for level in ladder] for ladder in ladders]
     wanted = {_identity(_row(item)) for ladder in ladders for level in ladder for item in level}
@@ -78,13 +109,22 @@ def run_sweep(
 
 
 def _told(result: Any) -> str:
-    if isinstance(result, HostResult):
+    if not result.tells_regret:
         return f"{result.steps:,} steps"
     return f"N={result.size} {result.episodes_to_learn or 'not learned'}"
 
 
 def hours(ladders: Sequence[Any]) -> float:
-    """At most so long, on two cores: every run to its end, and bsp on DeepSea to twice what it usually needs."""
+    """Estimate an upper bound of the duration on two cores.
+
+    It assumes that every run takes all its episodes, and `bsp` on DeepSea twice its usual learning time.
+
+    Args:
+        ladders: Ladders of tasks.
+
+    Returns:
+        The hours.
+    """
     tasks = [item.arguments for ladder in ladders for level in ladder for item in level]
     return sum(_milliseconds(spec) for spec in tasks) / 1000 / 3600 / 2
 
@@ -93,7 +133,7 @@ def _milliseconds(spec: dict[str, Any]) -> float:
     chosen = settings(spec["agent"], spec.get("preset", "tuned"), **spec["changes"])
     if lives_on_host(spec["env"]):
         return spec["steps"] * (2 + 35 * chosen.updates / chosen.learn_every)
-    cost = MILLISECONDS[min(MILLISECONDS, key=lambda k: abs(k - chosen.num_members))]
+    cost = MILLISECONDS[min(MILLISECONDS, key=lambda k: abs(k - getattr(chosen, "num_members", 1)))]
     if "cartpole" in spec["env"]:
         return spec["episodes"] * 1000 / chosen.hold * chosen.updates * 2 * cost + 5000  # wider networks
     usual = spec["size"] ** 2 if spec["agent"] == "bsp" else 2.0 ** spec["size"]
@@ -114,23 +154,19 @@ def _row(item: Task) -> dict[str, Any]:
     }
 
 
-LATER = {
-    "torso": "none",
-    "shared_torso": True,
-    "features": 256,
-    "precision": "float32",
-    "optimizer": "adam",
-    "learn_after": 1,
-    "lanes": 1,
-    "clip_rewards": False,
-}
-"""Settings that came after the first rows, and what they are where they say nothing new: those rows still count."""
-
-
 def fingerprint(agent: str, changes: Mapping[str, Any], preset: str = "tuned") -> str:
-    """A short name for all hyperparameters together, so that another preset's rows are not taken for this one's."""
+    """Hash all hyperparameters, so that rows of different settings are not confused.
+
+    Args:
+        agent: Name of the agent.
+        changes: Changed settings.
+        preset: Preset of hyperparameters.
+
+    Returns:
+        A short hash.
+    """
     chosen = dataclasses.asdict(settings(agent, preset, **changes))
-    text = json.dumps({k: v for k, v in chosen.items() if k not in LATER or v != LATER[k]}, sort_keys=True)
+    text = json.dumps({"agent": agent, **chosen}, sort_keys=True)
     return "s" + hashlib.sha256(text.encode()).hexdigest()[:8]
 
 

@@ -1,4 +1,4 @@
-"""What figures 5 and 11 share: runs on cartpole swing-up (section 4.2.2), what is written of them, learning curves."""
+"""What figures 5 and 11 share: tasks on cartpole swing-up (section 4.2.2), their rows, and learning curves."""
 
 from typing import Any
 
@@ -8,38 +8,40 @@ import numpy as np
 from jaxtyping import Array
 from matplotlib.axes import Axes
 
-from priorax.agents import QLearner
+from priorax.agents import Agent
 from priorax.analysis.parallel import Task
-from priorax.beliefs import belief_values
 from priorax.envs.jax.cartpole import CartpoleState, CartpoleSwingup
 from priorax.report.rows import Row, column, where
-from priorax.training.backends.scan import Live, Loop
-from priorax.training.trainer import Result
+from priorax.training.backends.scan import ScanBackend
+from priorax.training.records import Result
 
 BLOCK = 10
 """Episodes per row."""
 CELL = np.array([0.4, 1.5, 0.3, 0.75])
-"""Of angle, its speed, the cart's place and its speed: how far states are apart that count as distinct."""
+"""Resolution of angle, angular velocity, cart position and velocity at which states count as distinct."""
 
 
 class Diagnostics:
-    """Why a run does what it does: what it thinks of hanging at rest and of balancing, how far its members disagree
-    there, how many distinct states it has reached, and how much of its replay is rewarded."""
+    """Diagnostics of a run.
+
+    The value of hanging at rest and of balancing, the members' disagreement there, the number of distinct states
+    reached, and the fraction of replay that is rewarded.
+    """
 
     def __init__(self) -> None:
         self.cells: set[bytes] = set()
         self.looked_at = 0
 
-    def __call__(self, loop: Loop, live: Live) -> dict[str, float]:
-        buffer = live.agent.buffer
-        capacity, time = loop.agent.buffer.capacity, int(buffer.time)
-        stored = getattr(buffer.data, "transition", buffer.data)
+    def __call__(self, backend: ScanBackend) -> dict[str, float]:
+        buffer = backend.live.replay
+        capacity, time = len(buffer.data.transition.reward), int(buffer.time)
+        stored = buffer.data.transition
         slots = np.arange(max(self.looked_at, time - capacity), time) % capacity
         self.looked_at = time
         obs = np.asarray(stored.next_obs[slots], float)
         place = np.stack([np.arctan2(obs[:, 1], obs[:, 0]), obs[:, 2], obs[:, 3], obs[:, 4]], axis=1)
         self.cells.update(row.tobytes() for row in np.floor(place / CELL).astype(np.int16))
-        values = np.asarray(_values(loop, live.agent))
+        values = np.asarray(_values(backend.agent, backend.state))
         (rest, top), (rest_spread, top_spread) = values.mean(axis=0), values.std(axis=0)
         return {
             "value_at_rest": float(rest),
@@ -60,24 +62,41 @@ def _observations() -> Array:
     )
 
 
-def _values(loop: Loop, state: Any) -> Array:
-    """[member, (at rest, at the top)]; one member where there is no belief."""
-    obs, agent = _observations(), loop.agent
-    if isinstance(agent, QLearner):
-        return jnp.max(belief_values(agent.belief, state.belief, jax.random.key(0), obs), axis=-1)
-    return jnp.max(agent.mean_values(state, jax.random.key(0), obs), axis=-1)[None]
+def _values(agent: Agent, state: Any) -> Array:
+    """[function, (at rest, at the top)]."""
+    key = jax.random.key(0)
+    return jnp.max(agent.values(agent.deployed(state, key), key, _observations())[1], axis=-1)
 
 
 def swingup_task(
     name: str, agent: str, seed: int, episodes: int, env: str = "cartpole_swingup", **changes: Any
 ) -> Task:
-    """One run to its last episode."""
+    """Define one run to its last episode.
+
+    Args:
+        name: Name of the run's group in the rows.
+        agent: Name of the agent.
+        seed: Random seed.
+        episodes: Number of episodes.
+        env: Name of the environment.
+        **changes: Changed settings.
+
+    Returns:
+        The task.
+    """
     arguments = {"agent": agent, "env": env, "size": 1, "seed": seed, "episodes": episodes, "changes": changes}
     return Task(name, {**arguments, "preset": "swingup", "probe": Diagnostics()})
 
 
 def outcome(result: Result) -> list[dict[str, Any]]:
-    """A row for each ten episodes: their mean return, and the diagnostics at their end."""
+    """Make one row for each ten episodes: their mean return, and the diagnostics at their end.
+
+    Args:
+        result: Result of the run.
+
+    Returns:
+        The rows.
+    """
     returns = [episode.total_return for episode in result.history]
     rows = []
     for end in range(BLOCK, len(returns) + 1, BLOCK):
@@ -91,7 +110,14 @@ def outcome(result: Result) -> list[dict[str, Any]]:
 
 
 def learning_curves(axis: Axes, rows: list[Row], looks: dict[str, tuple[str, str]], until: int | None = None) -> None:
-    """A line for each seed of each agent, their mean return against episodes."""
+    """Plot the mean return against episodes, one line for each seed of each agent.
+
+    Args:
+        axis: The axes to draw on.
+        rows: Rows of the experiment.
+        looks: Label and colour by name.
+        until: Last episode to plot.
+    """
     for name, (label, color) in looks.items():
         for i, seed in enumerate(sorted({row["seed"] for row in where(rows, name=name)})):
             mine = [row for row in where(rows, name=name, seed=seed) if until is None or row["episode"] <= until]
@@ -104,14 +130,32 @@ def learning_curves(axis: Axes, rows: list[Row], looks: dict[str, tuple[str, str
 
 
 def last_returns(rows: list[Row], name: str, episodes: int = 50) -> dict[int, float]:
-    """Of each seed, the mean return over its last episodes."""
+    """Return the mean return of the last episodes for each seed.
+
+    Args:
+        rows: Rows of the experiment.
+        name: Name of the agent.
+        episodes: Number of episodes to average over.
+
+    Returns:
+        The mean return by seed.
+    """
     seeds = sorted({row["seed"] for row in where(rows, name=name)})
     blocks = episodes // BLOCK
     return {seed: float(np.mean(column(where(rows, name=name, seed=seed), "mean_return")[-blocks:])) for seed in seeds}
 
 
 def first_reward(rows: list[Row], name: str, seed: int) -> int | None:
-    """The end of the block of episodes in which the pole was first balanced; None: never."""
+    """Return when a run first balanced the pole.
+
+    Args:
+        rows: Rows of the experiment.
+        name: Name of the agent.
+        seed: The seed.
+
+    Returns:
+        The last episode of the first rewarded block; None if there is none.
+    """
     mine = where(rows, name=name, seed=seed)
     return next((row["episode"] for row in mine if row["rewarded_share"] > 0), None)
 
@@ -120,7 +164,15 @@ HEADER = ("agent", "first balanced by episode", "mean return of last 50, by seed
 
 
 def lines(rows: list[Row], looks: dict[str, tuple[str, str]]) -> list[tuple[str, ...]]:
-    """What came of each agent."""
+    """Tabulate the results of each agent.
+
+    Args:
+        rows: Rows of the experiment.
+        looks: Label and colour by name.
+
+    Returns:
+        The table: a header, then rows.
+    """
     found: list[tuple[str, ...]] = []
     for name, (label, _) in looks.items():
         last = last_returns(rows, name)

@@ -1,27 +1,27 @@
-"""Table 1: important issues in posterior approximations, each cell measured, beside the paper's mark.
+"""Table 1: important issues in posterior approximations, each cell measured and compared with the paper's mark.
 
 THRESHOLDS were committed before the first run of their columns; appendix C.6 itself calls its table "a rough summary".
-The measurements:
 
-data concentration   linear regression in R² with N(0,1) noise: mean spread at fresh inputs after n = 100, 1,000 and
-                     10,000 examples; the ratio of the last to the first (exact Bayes: 0.1). Spread at n = 100 below a
-                     quarter of exact Bayes' own is a cross: there is nothing to concentrate.
-learned metric       the linear bandit of figure 2, 100 actions: correlation of the method's spread over the map with
-                     the exact posterior's.
-multi step           Q-learning on a chain of 10 states, each known to lead to the next, the last one's value unknown
-                     (never left): spread at the first over spread at the last, or the inverse if that is smaller. 1:
-                     doubt travels back undiminished. A count can doubt only what is stored, so its last state is left
-                     once, and what counts is the optimism in Q. Exact Bayes: RLSVI.
-works in noise       regret on the linear bandit with N(0,1) noise after 1,000 steps over exact Thompson sampling's
-                     (`experiments/bandits.py`, 100 seeds).
-prior effect         100 examples on [-1, 1] whose targets are all zero: spread at 1.5 <= |x| <= 2.5. And whether the
-                     agent learns DeepSea 10 within 1,000 episodes, fewer than dithering's 2^10, on 2 of 3 seeds (exact
-                     Bayes: RLSVI): if not, the mark is one worse.
-cheap compute        floating-point operations of one update, over those of one network's update.
+- *data concentration*: linear regression in R² with N(0,1) noise; mean spread at new inputs after n = 100, 1,000 and
+  10,000 examples, and the ratio of the last to the first (exact Bayes: 0.1). A spread at n = 100 below a quarter of
+  that of exact Bayes is a cross: there is nothing to concentrate.
+- *learned metric*: the linear bandit of figure 2 with 100 actions; correlation over the map of the method's spread with
+  the exact posterior's.
+- *multi step*: Q-learning on a chain of 10 states with known transitions, where the value of the last state is unknown
+  (it is never left); the spread at the first state over that at the last, or its inverse if that is smaller. At 1
+  uncertainty propagates undiminished. A count can be uncertain only about stored states, so its last state is left
+  once, and the optimism in Q is measured. Exact Bayes is RLSVI.
+- *works in noise*: regret on the linear bandit with N(0,1) noise after 1,000 steps over that of exact Thompson sampling
+  (`experiments/bandits.py`, 100 seeds).
+- *prior effect*: 100 examples on [-1, 1] with targets of zero; spread at 1.5 <= |x| <= 2.5. If the agent does not learn
+  DeepSea 10 within 1,000 episodes, fewer than the 2^10 of dithering, on 2 of 3 seeds (exact Bayes: RLSVI), the mark is
+  one worse.
+- *cheap compute*: floating-point operations of one update over those of a single network's update.
 
-Two measurements changed after a first run, no threshold did: prior effect had its data on [-1, 0] and looked at [0.5,
-1.5], where half the units of a network without biases had never been active, so that every network looked unsure; and
-multi step had PSRL for exact Bayes, whose last state may lead anywhere, so that its value grows with the steps left.
+Two measurements changed after a first run, no threshold did: prior effect had its data on [-1, 0] and measured [0.5,
+1.5], where half the units of a network without biases had never been active, so that every network looked uncertain;
+and multi step had PSRL for exact Bayes, whose last state may lead anywhere, so that its value grows with the remaining
+steps.
 """
 
 from collections.abc import Callable, Iterator
@@ -35,7 +35,8 @@ from matplotlib.figure import Figure
 
 from priorax.agents import RLSVI, QLearner, Tabular, build, settings
 from priorax.agents.tabular import Model
-from priorax.beliefs import Belief, BeliefState, Counts, Ensemble, Method, method, plain_batch, spread, values_of
+from priorax.beliefs import Belief, BeliefState, Method, method, plain_batch, values_of
+from priorax.envs.interface import Task
 from priorax.experiments import Report
 from priorax.experiments.bandits import regret_curve
 from priorax.experiments.figure2 import actions
@@ -45,6 +46,7 @@ from priorax.networks import MLP
 from priorax.replay import Transition
 from priorax.report.plots import panels
 from priorax.report.rows import Row, where
+from priorax.training.backends.scan import empty_replay, learn_once, remember
 from priorax.training.trainer import train
 
 ROWS = {
@@ -74,13 +76,24 @@ PAPER = {
 
 
 class Threshold(NamedTuple):
-    """A tick at or beyond `tick`, a cross beyond `cross`, else a circle; `low_is_good` says which way."""
+    """Thresholds of one column: a tick at or beyond `tick`, a cross beyond `cross`, else a circle."""
 
     tick: float
+    """Threshold of a tick."""
     cross: float
+    """Threshold of a cross."""
     low_is_good: bool
+    """Whether lower numbers are better."""
 
     def mark(self, number: float) -> str:
+        """Return the mark of a measurement.
+
+        Args:
+            number: The measured number.
+
+        Returns:
+            The mark.
+        """
         sign = 1 if self.low_is_good else -1
         if sign * number <= sign * self.tick:
             return TICK
@@ -96,11 +109,11 @@ THRESHOLDS = {
     "works in noise": Threshold(tick=2.0, cross=4.0, low_is_good=True),
 }
 CHAIN, REPEATS = 10, 1000
-"""States of the chain of `multi step`, and how often each transition was seen."""
+"""States of the chain of *multi step*, and how often each transition was seen."""
 AGENT = {"count": "ucb"}
-"""Where an agent has another name than its belief."""
+"""Agents whose name differs from that of their belief."""
 LEAST_SPREAD = 0.25
-"""Of exact Bayes' spread at n = 100; less is a cross for data concentration."""
+"""Fraction of exact Bayes' spread at n = 100 below which data concentration is a cross."""
 
 STEPS = {"quick": 3000, "paper": 10000}
 NETWORK = MLP((20, 20))
@@ -115,29 +128,57 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 def make(name: str) -> Method:
-    """A row's method; exact Bayes is linear in x, the others are (20,20)-MLPs."""
+    """Build the method of a row: exact Bayes is linear in x, the others are (20,20)-MLPs.
+
+    Args:
+        name: Name of the method.
+
+    Returns:
+        The belief and its data noise.
+    """
     return method(name) if name == "exact" else method(name, network=NETWORK, **SETTINGS.get(name, {}))
 
 
 def fitted_spread(name: str, x: np.ndarray, y: np.ndarray, at: np.ndarray, steps: int) -> np.ndarray:
-    """A method's spread at some inputs, after fitting (x, y)."""
+    """Fit a method and return its spread.
+
+    Args:
+        name: Name of the method.
+        x: Training inputs.
+        y: Training targets.
+        at: Inputs at which to evaluate the spread.
+        steps: Number of optimiser steps.
+
+    Returns:
+        The spread at each input.
+    """
     belief, noise = make(name)
     data = (x.astype(np.float32), y.astype(np.float32))
     state = fit(belief, data, key=jax.random.key(1), noise=noise, steps=steps).state
-    return np.asarray(spread(belief, state, jax.random.key(2), at.astype(np.float32), num_draws=500))[:, 0]
+    return np.asarray(belief.spread(state, jax.random.key(2), at.astype(np.float32), num_draws=500))[:, 0]
 
 
 class Measured(NamedTuple):
-    """What a cell rests on."""
+    """The measurement of a cell."""
 
     number: float
+    """The measured number."""
     spoilt: int = 0
     """How many marks worse than the number says."""
     more: dict[str, float] = {}  # noqa: RUF012
+    """Further numbers."""
 
 
 def data_concentration(name: str, preset: str) -> Measured:
-    """Spread after 10,000 examples over that after 100."""
+    """Measure the spread after 10,000 examples over that after 100.
+
+    Args:
+        name: Name of the method.
+        preset: Size of the experiment, `quick` or `paper`.
+
+    Returns:
+        The measurement.
+    """
     steps = STEPS[preset]
     random = np.random.default_rng(1)
     x = random.standard_normal((10_000, 2))
@@ -150,7 +191,15 @@ def data_concentration(name: str, preset: str) -> Measured:
 
 
 def learned_metric(name: str, preset: str) -> Measured:
-    """Correlation of the spread with the exact posterior's over the map of figure 2."""
+    """Measure the correlation of the spread with the exact posterior's over the map of figure 2.
+
+    Args:
+        name: Name of the method.
+        preset: Size of the experiment, `quick` or `paper`.
+
+    Returns:
+        The measurement.
+    """
     random = np.random.default_rng(2)
     x = np.concatenate([actions() for _ in range(4)])[:100] + 0.02 * random.standard_normal((100, 2))
     y = x @ THETA + random.standard_normal(len(x))
@@ -161,7 +210,15 @@ def learned_metric(name: str, preset: str) -> Measured:
 
 
 def multi_step(name: str, preset: str) -> Measured:
-    """How much of the doubt at a chain's end is left at its start."""
+    """Measure how much of the uncertainty at the end of a chain remains at its start.
+
+    Args:
+        name: Name of the method.
+        preset: Size of the experiment, `quick` or `paper`.
+
+    Returns:
+        The measurement.
+    """
     last = CHAIN - 1
     if name == "exact":
         moves = jnp.zeros((CHAIN, 1, CHAIN + 1)).at[jnp.arange(last), 0, jnp.arange(1, CHAIN)].set(float(REPEATS))
@@ -170,16 +227,18 @@ def multi_step(name: str, preset: str) -> Measured:
         doubt = np.std(plans(jax.random.split(jax.random.key(0), 2000)), axis=0)[:, 0]
         return _travelled(doubt[0], doubt[last])
     changes: dict[str, Any] = {"sample_outcomes": True, "epsilon": None} if name == "c51" else {}
-    agent = build(settings(AGENT.get(name, name), discount=1.0, capacity=CHAIN * REPEATS, **changes), 1, CHAIN)
+    known = AGENT.get(name, name)
+    chosen = settings(known, discount=1.0, capacity=CHAIN * REPEATS, **changes)
+    agent = build(known, chosen, Task(1, CHAIN))
     assert isinstance(agent, QLearner)
     state = _chain_learned(agent, STEPS[preset], leave_last=name == "count")
     ends = jnp.array([0, last])
-    if isinstance(agent.belief, Counts):
+    if agent.belief.pays_bonus:
         optimism = np.asarray(
             values_of(agent.belief.head, agent.belief.forward(state, jax.random.key(2), ends, None, True))
         )
         return _travelled(*optimism[0, :, 0])
-    return _travelled(*np.asarray(spread(agent.belief, state, jax.random.key(2), ends, num_draws=500))[:, 0])
+    return _travelled(*np.asarray(agent.belief.spread(state, jax.random.key(2), ends, num_draws=500))[:, 0])
 
 
 def _travelled(start: Any, end: Any) -> Measured:
@@ -190,11 +249,12 @@ def _travelled(start: Any, end: Any) -> Measured:
 def _chain_learned(agent: QLearner, steps: int, leave_last: bool) -> BeliefState:
     """The belief after so many updates on the chain's transitions, each seen REPEATS times."""
 
-    def remember(state: Any, item: tuple[Any, Any]) -> tuple[Any, None]:
-        at, key = item
+    def keep(carry: Any, item: tuple[Any, Any]) -> tuple[Any, None]:
+        (state, buffer), (at, key) = carry, item
         zero = jnp.zeros(())
-        step = Transition(at, zero.astype(int), zero, at + 1, at == CHAIN - 1)
-        return agent.update_buffer(state, key, step), None
+        last = at == CHAIN - 1
+        step = Transition(at, zero.astype(int), zero, at + 1, last, last)
+        return remember(agent, state, buffer, key, step), None
 
     @jax.jit
     def run(key: Any) -> BeliefState:
@@ -202,22 +262,40 @@ def _chain_learned(agent: QLearner, steps: int, leave_last: bool) -> BeliefState
         seen = jnp.tile(jnp.arange(CHAIN - 1), REPEATS)
         if leave_last:
             seen = jnp.append(seen, CHAIN - 1)
-        state = agent.init(key_init, jnp.zeros((), int))
-        state, _ = jax.lax.scan(remember, state, (seen, jax.random.split(key_mask, len(seen))))
-        learn = lambda state, key: (agent.learn_from_buffer(state, key)[0], None)  # noqa: E731
-        return jax.lax.scan(learn, state, jax.random.split(key_learn, steps))[0].belief
+        nowhere = jnp.zeros((), int)
+        state = agent.init(key_init, nowhere)
+        carry = (state, empty_replay(agent, state, nowhere, nowhere))
+        carry, _ = jax.lax.scan(keep, carry, (seen, jax.random.split(key_mask, len(seen))))
+        learn = lambda carry, key: (learn_once(agent, carry[0], carry[1], key)[:2], None)  # noqa: E731
+        return jax.lax.scan(learn, carry, jax.random.split(key_learn, steps))[0][0].belief
 
     return run(jax.random.key(0))
 
 
 def works_in_noise(name: str, preset: str) -> Measured:
-    """Regret on a noisy linear bandit over exact Thompson sampling's."""
+    """Measure the regret on a noisy linear bandit over that of exact Thompson sampling.
+
+    Args:
+        name: Name of the method.
+        preset: Size of the experiment, `quick` or `paper`.
+
+    Returns:
+        The measurement.
+    """
     ours, exact = (float(regret_curve(which, "linear", 1000, 100)[:, -1].mean()) for which in (name, "exact"))
     return Measured(ours / exact, 0, {"regret": ours})
 
 
 def prior_effect(name: str, preset: str) -> Measured:
-    """Mean spread where no data is, all observed targets being zero; and DeepSea learned or not."""
+    """Measure the mean spread away from data with targets of zero, and whether DeepSea is learned.
+
+    Args:
+        name: Name of the method.
+        preset: Size of the experiment, `quick` or `paper`.
+
+    Returns:
+        The measurement.
+    """
     x = np.random.default_rng(3).uniform(-1, 1, (100, 1))
     right = np.linspace(1.5, 2.5, 21)
     at = np.concatenate([-right, right])[:, None]
@@ -229,8 +307,17 @@ def prior_effect(name: str, preset: str) -> Measured:
 
 
 def cheap_compute(name: str, preset: str) -> Measured:
-    """Floating-point operations of one update on 128 examples over one network's. Exact Bayes has as many features
-    as that network has weights, and conditions and draws once."""
+    """Measure the floating-point operations of one update on 128 examples over those of a single network.
+
+    Exact Bayes has as many features as that network has weights, and conditions and draws once.
+
+    Args:
+        name: Name of the method.
+        preset: Size of the experiment, `quick` or `paper`.
+
+    Returns:
+        The measurement.
+    """
     reference = update_flops(method("ensemble", num_members=1, network=NETWORK).belief)
     if name != "exact":
         return Measured(update_flops(make(name).belief) / reference)
@@ -240,12 +327,20 @@ def cheap_compute(name: str, preset: str) -> Measured:
 
 
 def update_flops(belief: Belief) -> float:
-    """What the compiler counts for one update (and one counting of the examples, where the belief does that)."""
+    """Return the compiler's count of floating-point operations of one update, including counting examples if the
+    belief does.
+
+    Args:
+        belief: The belief.
+
+    Returns:
+        The number of operations.
+    """
     state = belief.init(jax.random.key(0), jnp.zeros(2))
     x, y = jnp.zeros((128, 2)), jnp.zeros((128, 1))
     target = jax.vmap(jax.vmap(belief.head.encode))(y)
     batch = plain_batch(x, target, belief.num_streams)
-    if isinstance(belief, Ensemble):
+    if belief.has_prior:
         batch = eqx.tree_at(lambda b: b.prior, batch, belief.prior_values(state, x), is_leaf=lambda leaf: leaf is None)
 
     def step(state: Any, batch: Any, key: Any) -> Any:
@@ -256,7 +351,15 @@ def update_flops(belief: Belief) -> float:
 
 
 def run(preset: str, report: Report) -> Iterator[dict[str, Any]]:
-    """One row per cell."""
+    """Yield one row per cell.
+
+    Args:
+        preset: Size of the experiment, `quick` or `paper`.
+        report: Called with the fraction of work done and a word on the current work.
+
+    Yields:
+        The rows.
+    """
     for done, name in enumerate(ROWS):
         for i, (column_name, paper) in enumerate(zip(COLUMNS, PAPER[name], strict=True)):
             report((done + i / len(COLUMNS)) / len(ROWS), f"{ROWS[name]}: {column_name}")
@@ -278,7 +381,14 @@ MEASURES: dict[str, Callable[[str, str], Measured]] = {
 
 
 def short(number: float) -> str:
-    """Two digits, plainly."""
+    """Format a number with two digits.
+
+    Args:
+        number: The number.
+
+    Returns:
+        The text.
+    """
     if abs(number) < 1e-3:
         return "0"
     return f"{number:.0f}" if abs(number) >= 10 else f"{number:.2g}"
@@ -288,7 +398,14 @@ SIGNS = {TICK: ("✓", "#2a8f3c"), CIRCLE: ("●", "#e0a100"), CROSS: ("✗", "#
 
 
 def figure(rows: list[Row]) -> Figure:
-    """The table: ours large with its number, the paper's mark small behind it."""
+    """Draw the table: our marks large with their numbers, the paper's marks small behind them.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The figure.
+    """
     drawing, axes = panels(1, 1, width=10.5, height=4.6)
     axis = axes[0, 0]
     axis.set(xlim=(0, len(COLUMNS)), ylim=(len(ROWS), 0))
@@ -311,7 +428,14 @@ def figure(rows: list[Row]) -> Figure:
 
 
 def summary(rows: list[Row]) -> list[tuple[str, ...]]:
-    """Where ours agree with the paper's marks, and where not."""
+    """Tabulate where our marks agree with the paper's.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The table: a header, then rows.
+    """
     table: list[tuple[str, ...]] = [("ours | the paper's", *COLUMNS)]
     for name, title in ROWS.items():
         cells = []

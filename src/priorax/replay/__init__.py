@@ -1,6 +1,20 @@
-"""Replay buffers: transitions stored once, K masks beside them; in the compiled loop, and on the host."""
+"""Replay: transitions stored once, with K bootstrap masks; on the device, or as frames on the host."""
 
-from priorax.replay.device import Buffer, EnsembleBuffer, Transition
-from priorax.replay.frames import Drawn, LaneStep, SequenceBuffer, SequenceSettings
+from priorax.replay.base import Path, Replay, Sampled, Transition, owned_mean
+from priorax.replay.device import Buffer, DeviceReplay, Stored
+from priorax.replay.frames import FrameLayout, FrameReplay, LaneStep, check_holds
 
-__all__ = ["Buffer", "Drawn", "EnsembleBuffer", "LaneStep", "SequenceBuffer", "SequenceSettings", "Transition"]
+__all__ = [
+    "Buffer",
+    "DeviceReplay",
+    "FrameLayout",
+    "FrameReplay",
+    "LaneStep",
+    "Path",
+    "Replay",
+    "Sampled",
+    "Stored",
+    "Transition",
+    "check_holds",
+    "owned_mean",
+]

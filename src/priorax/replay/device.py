@@ -1,186 +1,284 @@
-"""`ensemble_buffer` (appendix A): K buffers in the memory of one.
+"""Replay on the device (`ensemble_buffer` of appendix A): K bootstrapped buffers in the memory of one.
 
-One ring holds the transitions. A transition belongs to stream k with probability `mask_prob`, drawn once at insertion
-(algorithm 4). Each stream keeps a ring of the insertion times of its own transitions, so that it can draw a full
-minibatch from them, uniformly and exactly; with `mask_prob` 1 every transition is everyone's and no ring is kept.
+One ring buffer holds the transitions. A transition belongs to stream k with probability `mask_prob`, drawn once at
+insertion (algorithm 4). Each stream has a ring buffer of the insertion times of its own transitions, so that it can
+sample a full minibatch from them, exactly uniformly; with `mask_prob` 1 every stream owns every transition and these
+buffers are empty.
 
-With `priority` above 0 shared minibatches are drawn in proportion to error^priority (Schaul et al. 2016), and weighted
-so that what is learned leans to the uniform.
+With `priority` above 0, shared minibatches are sampled in proportion to (|error| + 0.001)^priority (Schaul et al. 2016)
+and weighted by importance sampling.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from priorax.checks import non_negative, positive_int
 from priorax.replay import sum_tree
-from priorax.replay.returns import Window, n_step_return
+from priorax.replay.base import Path, Replay, Sampled, Transition
+from priorax.replay.returns import Return, Window, n_step_return
 
 
-class Transition(NamedTuple):
-    """(s, a, r, s') of the paper, with termination told apart from truncation: only termination cuts the bootstrap."""
+class Stored(NamedTuple):
+    """Stored data of one step. Prior functions never change, so their values may be stored with the transition."""
 
-    obs: PyTree
-    action: Int[Array, "..."]
-    reward: Float[Array, "..."]
-    next_obs: PyTree
-    """The true one, before any reset."""
-    terminated: Bool[Array, "..."]
-    ended: Bool[Array, "..."] | None = None
-    """Whether the episode ended here in any way, for returns over many steps."""
+    transition: Transition
+    """The transition."""
+    prior: Float[Array, "stream output prior"] | None = None
+    """Prior values at the observation."""
+    next_prior: Float[Array, "stream output prior"] | None = None
+    """Prior values at the next observation."""
 
 
 class Buffer(NamedTuple):
-    """What is stored. Time t lives in slot t mod capacity."""
+    """Contents of a replay buffer. The transition inserted at time t is in slot t mod capacity."""
 
-    data: PyTree
-    """Transitions, and whatever is kept beside them: [slot, ...]."""
+    data: Stored
+    """Stored steps, [slot, ...]."""
     mask: Bool[Array, "slot stream"]
+    """Whether a stream owns a transition."""
     time: Int[Array, ""]
-    """Transitions ever inserted."""
+    """Number of insertions so far."""
     own: Int[Array, "stream slot"]
-    """Insertion times of each stream's own transitions, a ring; empty where mask_prob is 1."""
+    """Ring buffers of the insertion times of each stream's own transitions; empty if mask_prob is 1."""
     own_inserted: Int[Array, " stream"]
-    """Own transitions ever inserted."""
+    """Number of own transitions inserted so far."""
     own_count: Int[Array, " stream"]
-    """Own transitions still stored."""
+    """Number of own transitions still stored."""
     priority: sum_tree.Levels
-    """What each slot is drawn in proportion to; nothing where draws are uniform."""
+    """Sum tree of the slots' priorities; empty for uniform replay."""
     highest: Float[Array, ""]
-    """The highest priority so far: what a new transition gets."""
+    """Highest priority so far, given to new transitions."""
 
 
 @dataclass(frozen=True)
-class EnsembleBuffer:
-    """Settings and pure functions; the state is a `Buffer`."""
+class DeviceReplay:
+    """Replay buffer as pure functions on a `Buffer`.
 
-    capacity: int
-    """How many transitions are kept."""
-    num_streams: int
-    """K."""
-    mask_prob: float = 0.5
-    """The chance that a transition belongs to a stream; 1: no bootstrap."""
-    priority: float = 0.0
-    """The power of its error that a transition is drawn in proportion to; 0: uniformly."""
-    importance: float = 0.4
-    """How far weights undo that: 0 not at all, 1 wholly."""
+    Attributes:
+        settings: Replay settings.
+    """
 
-    def __post_init__(self) -> None:
-        positive_int("capacity", self.capacity)
-        positive_int("num_streams", self.num_streams)
-        if not 0 < self.mask_prob <= 1:
-            raise ValueError(f"mask_prob={self.mask_prob} must be above 0 and at most 1; pass 0.5, or 1 (no bootstrap)")
-        non_negative("priority", self.priority)
-        non_negative("importance", self.importance)
+    settings: Replay
 
-    @property
-    def shared(self) -> bool:
-        """Whether every transition is everyone's."""
-        return self.mask_prob == 1
+    def init(self, example: Stored) -> Buffer:
+        """Allocate an empty buffer.
 
-    def init(self, example: PyTree) -> Buffer:
-        """Room for transitions like the example: any pytree, any dtype."""
-        data = jax.tree.map(lambda leaf: jnp.zeros((self.capacity, *jnp.shape(leaf)), jnp.asarray(leaf).dtype), example)
-        rings = 0 if self.shared else self.capacity
+        Args:
+            example: An example step: any pytree, any dtype.
+
+        Returns:
+            The buffer.
+        """
+        settings = self.settings
+        rings = settings.capacity if settings.bootstraps else 0
         return Buffer(
-            data,
-            jnp.zeros((rings, self.num_streams), bool),
+            jax.tree.map(
+                lambda leaf: jnp.zeros((settings.capacity, *jnp.shape(leaf)), jnp.asarray(leaf).dtype),
+                self._kept(example),
+            ),
+            jnp.zeros((rings, settings.num_streams), bool),
             jnp.zeros((), int),
-            jnp.zeros((self.num_streams, rings), int),
-            jnp.zeros(self.num_streams, int),
-            jnp.zeros(self.num_streams, int),
-            sum_tree.empty(jnp, self.capacity) if self.priority > 0 else (),
+            jnp.zeros((settings.num_streams, rings), int),
+            jnp.zeros(settings.num_streams, int),
+            jnp.zeros(settings.num_streams, int),
+            sum_tree.empty(jnp, settings.capacity) if settings.priority > 0 else (),
             jnp.ones(()),
         )
 
-    def add(self, buffer: Buffer, transition: PyTree, key: PRNGKeyArray) -> Buffer:
-        """Insert one transition; its masks are drawn here and never again."""
-        slot = buffer.time % self.capacity
-        data = jax.tree.map(lambda ring, leaf: ring.at[slot].set(leaf), buffer.data, transition)
-        if self.priority > 0:
+    def add(self, buffer: Buffer, step: Stored, key: PRNGKeyArray) -> Buffer:
+        """Insert one step, and draw its bootstrap masks.
+
+        Args:
+            buffer: The contents.
+            step: The step.
+            key: PRNG key.
+
+        Returns:
+            The new contents.
+        """
+        settings = self.settings
+        slot = buffer.time % settings.capacity
+        data = jax.tree.map(lambda ring, leaf: ring.at[slot].set(leaf), buffer.data, self._kept(step))
+        if settings.priority > 0:
             buffer = buffer._replace(priority=sum_tree.write(jnp, buffer.priority, slot[None], buffer.highest[None]))
-        if self.shared:
+        if not settings.bootstraps:
             return buffer._replace(data=data, time=buffer.time + 1)
-        mask = jax.random.bernoulli(key, self.mask_prob, (self.num_streams,))
-        lost = buffer.mask[slot] & (buffer.time >= self.capacity)
-        place = jnp.where(mask, buffer.own_inserted % self.capacity, self.capacity)
+        mask = jax.random.bernoulli(key, settings.mask_prob, (settings.num_streams,))
+        lost = buffer.mask[slot] & (buffer.time >= settings.capacity)
+        place = jnp.where(mask, buffer.own_inserted % settings.capacity, settings.capacity)
         return buffer._replace(
             data=data,
             mask=buffer.mask.at[slot].set(mask),
             time=buffer.time + 1,
-            own=buffer.own.at[jnp.arange(self.num_streams), place].set(buffer.time, mode="drop"),
+            own=buffer.own.at[jnp.arange(settings.num_streams), place].set(buffer.time, mode="drop"),
             own_inserted=buffer.own_inserted + mask,
             own_count=buffer.own_count + mask - lost,
         )
 
-    def counts(self, buffer: Buffer) -> Int[Array, " stream"]:
-        """How many transitions each stream owns."""
-        if self.shared:
-            return jnp.broadcast_to(jnp.minimum(buffer.time, self.capacity), (self.num_streams,))
-        return buffer.own_count
+    def sample(self, buffer: Buffer, key: PRNGKeyArray) -> Sampled:
+        """Sample a minibatch, shared or for each stream. From an empty buffer, it returns the first slot.
 
-    def sample_slots(self, buffer: Buffer, key: PRNGKeyArray, size: int) -> Int[Array, "stream batch"]:
-        """Slots of each stream's own transitions, uniform with replacement; slot 0 for a stream that has none."""
-        counts = self.counts(buffer)[:, None].astype(jnp.uint32)
-        bits = jax.random.bits(key, (self.num_streams, size))
-        back = (bits % jnp.maximum(counts, 1)).astype(int)  # 0 is the newest
-        if self.shared:
-            return (buffer.time - 1 - back) % self.capacity
-        place = (buffer.own_inserted[:, None] - 1 - back) % self.capacity
-        return jnp.take_along_axis(buffer.own, place, axis=1) % self.capacity
+        Args:
+            buffer: The contents.
+            key: PRNG key.
 
-    def sample_shared(self, buffer: Buffer, key: PRNGKeyArray, size: int) -> tuple[Int[Array, " batch"], Array]:
-        """One minibatch for all streams: slots, and weights [stream, batch]: of mean one (1/mask_prob where owned), by
-        importance where draws are not uniform."""
-        stored = jnp.minimum(buffer.time, self.capacity)
-        if self.priority > 0:
-            slots, weight = self._draw(buffer, key, size, jnp.maximum(stored, 1))
+        Returns:
+            The minibatch.
+        """
+        settings = self.settings
+        if settings.shared_batch:
+            slots, weight = self.shared_slots(buffer, key)
         else:
-            slots = (jax.random.bits(key, (size,)) % jnp.maximum(stored, 1).astype(jnp.uint32)).astype(int)
-            weight = jnp.ones(size)
-        if self.shared:
-            return slots, jnp.broadcast_to(weight, (self.num_streams, size))
-        return slots, weight * buffer.mask[slots].T / self.mask_prob
+            slots = self.own_slots(buffer, key)
+            weight = jnp.ones((settings.num_streams, settings.batch_size))
+        found = self._returns(buffer, slots)
+        first = self.get(buffer, slots)
+        end = self.get(buffer, (slots + found.last) % settings.capacity)
+        return Sampled(
+            first.transition.obs,
+            first.transition.action,
+            found.reward,
+            found.discount,
+            end.transition.next_obs,
+            weight,
+            self.counts(buffer),
+            self._by_stream(first.prior),
+            self._by_stream(end.next_prior),
+            self._path(buffer, slots, found.last) if settings.paths else None,
+            slots,
+        )
 
-    def _draw(self, buffer: Buffer, key: PRNGKeyArray, size: int, stored: Array) -> tuple[Array, Array]:
-        """Slots in proportion to their priorities, and their weights by importance, the largest one."""
-        slots, share = sum_tree.draw(jnp, buffer.priority, jax.random.uniform(key, (size,)))
-        slots = jnp.minimum(slots, stored - 1)  # of an empty buffer, any
-        weight = (stored * jnp.maximum(share, 1e-30)) ** -self.importance
-        return slots, weight / jnp.max(weight)
+    def prioritise(self, buffer: Buffer, slots: Int[Array, " batch"], errors: Float[Array, " batch"]) -> Buffer:
+        """Update the priorities of transitions by their latest errors; no effect for uniform replay.
 
-    def prioritise(self, buffer: Buffer, slots: Int[Array, " batch"], error: Float[Array, " batch"]) -> Buffer:
-        """Learn from the errors just seen how soon to look at those transitions again."""
-        new = (error + 1e-3) ** self.priority
+        Args:
+            buffer: The contents.
+            slots: Slot indices.
+            errors: TD errors of these transitions.
+
+        Returns:
+            The new contents.
+        """
+        if self.settings.priority == 0:
+            return buffer
+        new = self.settings.priorities(errors)
         return buffer._replace(
             priority=sum_tree.write(jnp, buffer.priority, slots, new), highest=jnp.maximum(buffer.highest, jnp.max(new))
         )
 
-    def returns(
-        self,
-        buffer: Buffer,
-        slots: Int[Array, "..."],
-        n: int,
-        discount: Any,
-        transitions: Callable[[Array], Transition],
-        reward: Callable[[Transition], Array] = lambda step: step.reward,
-    ) -> tuple[Int[Array, "..."], Float[Array, "..."], Float[Array, "..."]]:
-        """Over up to n steps from those in the slots: the slot of the last, their discounted rewards, and the discount
-        that is left for the bootstrap there (zero after a termination). Fewer than n where an episode ends, or where
-        the newest transition comes first. `transitions` fetches slots."""
-        age = (buffer.time - 1 - slots) % self.capacity  # 0 is the newest
+    def size(self, buffer: Buffer) -> Int[Array, ""]:
+        """Get the number of transitions stored.
+
+        Args:
+            buffer: The contents.
+
+        Returns:
+            The number of transitions.
+        """
+        return jnp.minimum(buffer.time, self.settings.capacity)
+
+    def counts(self, buffer: Buffer) -> Int[Array, " stream"]:
+        """Get the number of transitions that each stream owns.
+
+        Args:
+            buffer: The contents.
+
+        Returns:
+            One number per stream.
+        """
+        if self.settings.bootstraps:
+            return buffer.own_count
+        return jnp.broadcast_to(self.size(buffer), (self.settings.num_streams,))
+
+    def own_slots(self, buffer: Buffer, key: PRNGKeyArray) -> Int[Array, "stream batch"]:
+        """Sample slots of each stream's own transitions, uniformly with replacement; slot 0 for a stream without any.
+
+        Args:
+            buffer: The contents.
+            key: PRNG key.
+
+        Returns:
+            Slot indices.
+        """
+        settings = self.settings
+        counts = self.counts(buffer)[:, None].astype(jnp.uint32)
+        bits = jax.random.bits(key, (settings.num_streams, settings.batch_size))
+        back = (bits % jnp.maximum(counts, 1)).astype(int)  # 0 is the newest
+        if not settings.bootstraps:
+            return (buffer.time - 1 - back) % settings.capacity
+        place = (buffer.own_inserted[:, None] - 1 - back) % settings.capacity
+        return jnp.take_along_axis(buffer.own, place, axis=1) % settings.capacity
+
+    def shared_slots(self, buffer: Buffer, key: PRNGKeyArray) -> tuple[Int[Array, " batch"], Array]:
+        """Sample slots of one minibatch for all streams.
+
+        Args:
+            buffer: The contents.
+            key: PRNG key.
+
+        Returns:
+            Slot indices, and weights [stream, batch]: 1/mask_prob if the stream owns the transition, else 0, times the
+            importance weight.
+        """
+        settings = self.settings
+        size, stored = settings.batch_size, jnp.maximum(self.size(buffer), 1)
+        if settings.priority > 0:
+            slots, weight = self._draw(buffer, key, stored)
+        else:
+            slots = (jax.random.bits(key, (size,)) % stored.astype(jnp.uint32)).astype(int)
+            weight = jnp.ones(size)
+        if not settings.bootstraps:
+            return slots, jnp.broadcast_to(weight, (settings.num_streams, size))
+        return slots, weight * buffer.mask[slots].T / settings.mask_prob
+
+    def get(self, buffer: Buffer, slots: Int[Array, "..."]) -> Stored:
+        """Load stored steps.
+
+        Args:
+            buffer: The contents.
+            slots: Slot indices.
+
+        Returns:
+            The steps.
+        """
+        return jax.tree.map(lambda ring: ring[slots], buffer.data)
+
+    def _kept(self, step: Stored) -> Stored:
+        """Drop the ends of episodes if they are not needed: they only matter to n-step returns."""
+        if self.settings.n_step > 1:
+            return step
+        return step._replace(transition=step.transition._replace(ended=None))
+
+    def _draw(self, buffer: Buffer, key: PRNGKeyArray, stored: Array) -> tuple[Array, Array]:
+        """Sample slots in proportion to their priorities, with importance weights, normalised to a maximum of one."""
+        slots, share = sum_tree.draw(jnp, buffer.priority, jax.random.uniform(key, (self.settings.batch_size,)))
+        slots = jnp.minimum(slots, stored - 1)  # of an empty buffer, any
+        weight = (stored * jnp.maximum(share, 1e-30)) ** -self.settings.importance
+        return slots, weight / jnp.max(weight)
+
+    def _returns(self, buffer: Buffer, slots: Int[Array, "..."]) -> Return:
+        """Compute n-step returns, over fewer steps at the end of an episode or at the newest transition."""
+        age = (buffer.time - 1 - slots) % self.settings.capacity  # 0 is the newest
 
         def window(j: int) -> Window:
-            step = transitions((slots + j) % self.capacity)
-            return Window(reward(step), step.terminated, step.ended)
+            step = self.get(buffer, (slots + j) % self.settings.capacity).transition
+            return Window(step.reward, step.terminated, step.ended)
 
-        found = n_step_return(jnp, n, discount, window, lambda j: age >= j)
-        return (slots + found.last) % self.capacity, found.reward, found.discount
+        return n_step_return(jnp, self.settings.n_step, self.settings.discount, window, lambda j: age >= j)
 
-    def get(self, buffer: Buffer, slots: Int[Array, "..."]) -> Any:
-        """The transitions in those slots."""
-        return jax.tree.map(lambda ring: ring[slots], buffer.data)
+    def _path(self, buffer: Buffer, slots: Int[Array, "..."], last: Array) -> Path:
+        steps = range(self.settings.n_step)
+        seen = [self.get(buffer, (slots + j) % self.settings.capacity).transition.obs for j in steps]
+        weight = jnp.stack([jnp.where(j <= last, self.settings.discount**j, 0.0) for j in steps])
+        return Path(jax.tree.map(lambda *leaves: jnp.stack(leaves), *seen), weight)
+
+    def _by_stream(self, prior: PyTree) -> Float[Array, "stream batch output prior"] | None:
+        """Rearrange stored prior values [*stream, batch, stream, output, prior] to each stream's own."""
+        if prior is None:
+            return None
+        if self.settings.shared_batch:
+            return jnp.moveaxis(prior, 1, 0)
+        return jax.vmap(lambda own, k: own[:, k])(prior, jnp.arange(self.settings.num_streams))

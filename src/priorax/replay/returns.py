@@ -1,4 +1,4 @@
-"""Returns over n steps: the one place where rewards are summed and an episode's end cuts the sum."""
+"""N-step returns: the one place where rewards are summed and the end of an episode cuts the sum."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -10,38 +10,39 @@ class Window(NamedTuple):
     """Step j of the windows that begin at a batch of transitions."""
 
     reward: Any
+    """Rewards."""
     terminated: Any
-    """Nothing can be gained after this step: there is no bootstrap."""
+    """Whether the episode terminates at this step: there is no bootstrap."""
     ended: Any
-    """The episode is over after this step, by termination or truncation: the window goes no further."""
+    """Whether the episode ends at this step, by termination or truncation: the window goes no further."""
 
 
 class Return(NamedTuple):
-    """An n-step return, for each of a batch of transitions."""
+    """N-step returns of a batch of transitions."""
 
     reward: Any
     """Discounted sum of the rewards in the window."""
     discount: Any
-    """Factor of the bootstrap value at the window's end; zero after a termination."""
+    """Factor of the bootstrap value at the end of the window; zero after a termination."""
     last: Any
-    """The number, from 0, of the last step in the window."""
+    """Index, from 0, of the last step in the window."""
 
 
 def n_step_return(
     xp: Any, n: int, discount: Any, window: Callable[[int], Window], going: Callable[[int], Any] | None = None
 ) -> Return:
-    """Sum rewards over n steps, or fewer where an episode ends.
+    """Compute n-step returns, over fewer steps if an episode ends.
 
     Args:
         xp: `numpy` or `jax.numpy`.
-        n: The number of steps, at least 1.
-        discount: gamma.
-        window: Gives step j of each window, for j in 0..n-1.
-        going: Says for j >= 1 which windows may take step j at all, for example because it was stored already; all of
-            them unless given.
+        n: Number of steps, at least 1.
+        discount: Discount factor gamma.
+        window: Function that gives step j of each window, for j in 0..n-1.
+        going: Function that tells, for j >= 1, which windows may include step j, for example because it is already
+            stored; by default all.
 
     Returns:
-        The rewards, the discount that is left for the bootstrap, and the last step of each window.
+        Sums of rewards, discounts of the bootstrap value, and the last step of each window.
     """
     step = window(0)
     on = xp.ones(step.reward.shape, bool)

@@ -1,19 +1,27 @@
-"""Numbers by slot, drawn in proportion to them: a tree of sums, 64 branches at each node.
+"""Sum tree with 64 branches per node, for sampling slots in proportion to their values.
 
-`xp` is `numpy`, which changes the tree in place, or `jax.numpy`, which gives a changed one.
+With `xp` = `numpy` trees are changed in place; with `jax.numpy` functions return a changed copy.
 """
 
 from typing import Any
 
 BRANCHES = 64
-"""Of a node."""
+"""Branches per node."""
 
 Levels = tuple[Any, ...]
-"""[node, branch]: the numbers, slot after slot; then the sums of these nodes, in nodes themselves, up to one."""
+"""Levels of the tree, each [node, branch]: the values by slot, then the sums of nodes, up to a single node."""
 
 
 def empty(xp: Any, slots: int) -> Levels:
-    """A tree of zeros."""
+    """Create a tree of zeros.
+
+    Args:
+        xp: `numpy` or `jax.numpy`.
+        slots: Number of slots.
+
+    Returns:
+        The tree.
+    """
     levels: list[Any] = []
     nodes = slots
     while nodes > 1 or not levels:
@@ -23,7 +31,17 @@ def empty(xp: Any, slots: int) -> Levels:
 
 
 def write(xp: Any, levels: Levels, slots: Any, values: Any) -> Levels:
-    """Other numbers in some slots, and all sums above them. Of a slot that occurs twice, one of its values."""
+    """Set the values of some slots, and update all sums above them. If a slot occurs twice, either value may be used.
+
+    Args:
+        xp: `numpy` or `jax.numpy`.
+        levels: The tree.
+        slots: Slot indices.
+        values: Their new values.
+
+    Returns:
+        The updated tree.
+    """
     changed = []
     for level in levels:
         level = _put(level, slots // BRANCHES, slots % BRANCHES, values)
@@ -34,15 +52,15 @@ def write(xp: Any, levels: Levels, slots: Any, values: Any) -> Levels:
 
 
 def draw(xp: Any, levels: Levels, uniform: Any) -> tuple[Any, Any]:
-    """Slots in proportion to their numbers.
+    """Sample slots in proportion to their values.
 
     Args:
         xp: `numpy` or `jax.numpy`.
         levels: The tree.
-        uniform: [draw], random numbers in [0, 1).
+        uniform: Uniform random numbers in [0, 1), [draw].
 
     Returns:
-        The slots, and the share that each has of the sum of all numbers.
+        Slot indices, and their sampling probabilities.
     """
     total = xp.sum(levels[-1])
     point, node = uniform * total, xp.zeros(uniform.shape, int)
@@ -57,7 +75,15 @@ def draw(xp: Any, levels: Levels, uniform: Any) -> tuple[Any, Any]:
 
 
 def read(levels: Levels, slots: Any) -> Any:
-    """The numbers in some slots."""
+    """Look up the values of slots.
+
+    Args:
+        levels: The tree.
+        slots: Slot indices.
+
+    Returns:
+        The values.
+    """
     return levels[0][slots // BRANCHES, slots % BRANCHES]
 
 

@@ -1,1 +1,1 @@
-"""Pictures and pages from rows. Nothing here trains."""
+"""Figures and HTML pages from rows and run folders. Nothing here trains."""

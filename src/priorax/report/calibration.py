@@ -1,9 +1,9 @@
-"""Whether predictions are as sure as they should be, measured on rows that the fit did not see.
+"""Calibration of predictions, measured on held-out rows.
 
-Numbers: of intervals that should hold 90 % of the truth, how many do (coverage), and how wide are they (sharpness)?
-Classes: of predictions made with 90 % confidence, how many are right (reliability)? The *calibration error* is the mean
-distance between what was promised and what came; on few rows chance alone makes one, which is given beside it. Of each
-class, beside that, how well it is told from the others: precision, recall, F1 and the area under the ROC curve.
+For a regression: the coverage of central prediction intervals and their mean width (sharpness). For a classification:
+the accuracy of predictions by confidence (reliability). The *calibration error* is the mean distance between nominal
+and observed frequencies; on few rows chance alone causes some, which is reported beside it. For each class there are
+also precision, recall, F1 and the area under the ROC curve.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,66 +24,79 @@ TRIALS = 400
 
 @dataclass(frozen=True)
 class ClassScore:
-    """How well one class is told from all others."""
+    """Scores of one class against the rest."""
 
     name: str
+    """Name of the class."""
     rows: int
-    """That are of this class."""
+    """Number of rows of this class."""
     precision: float
-    """Of the rows that are said to be of it, the share that is; 0 if none is said to be."""
+    """Fraction of the rows predicted as this class that belong to it; 0 if there are none."""
     recall: float
-    """Of its rows, the share that is said to be of it; 0 if there are none."""
+    """Fraction of the rows of this class that are predicted as such; 0 if there are none."""
     f1: float
-    """The harmonic mean of both."""
+    """Harmonic mean of precision and recall."""
     auc: float | None
-    """The area under the ROC curve of its probability: how often a row of it gets a higher one than another row does.
-    None where all rows are of it, or none."""
+    """Area under the ROC curve of the class probability; None if all rows are of this class, or none."""
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Promised and kept, with what else a reader wants to know. The same for numbers and classes."""
+    """Calibration and scores of a model on held-out rows."""
 
     kind: str
-    """number or class."""
+    """`number` (regression) or `class` (classification)."""
     rows: int
+    """Number of held-out rows."""
     promised: tuple[float, ...]
     """Levels of central intervals, or mean confidence of each bin."""
     kept: tuple[float, ...]
-    """Share of the truth inside, or share of right answers."""
+    """Coverage of each interval, or accuracy in each bin."""
     weight: tuple[float, ...]
-    """Mean width of each interval, or share of rows in each bin."""
+    """Mean width of each interval, or fraction of rows in each bin."""
     error: float
-    """Mean distance of promised and kept, over levels or rows."""
+    """Calibration error: mean distance between `promised` and `kept`, over levels or rows."""
     by_chance: float
-    """The error that perfectly calibrated predictions exceed on so many rows once in 20."""
+    """95% quantile of the calibration error of perfectly calibrated predictions on as many rows."""
     surplus: float
-    """Mean of kept minus promised: below 0 is too sure."""
+    """Mean of `kept` minus `promised`; negative values mean overconfidence."""
     score: float
-    """Root mean squared error, or share of right answers."""
+    """Root mean squared error, or accuracy."""
     plain_score: float
-    """The same of always saying the mean, or the commonest class, of the training rows."""
+    """The same for the baseline that always predicts the mean, or the most frequent class, of the training rows."""
     log_loss: float
-    """Mean of -log p(truth), in nats."""
+    """Mean negative log likelihood, in nats."""
     auc: float | None = None
-    """Of classes: the mean over them of the area under the ROC curve, each against the rest; None where it has none."""
+    """For classes: mean of the areas under their ROC curves; None if one has none."""
     classes: tuple[ClassScore, ...] = ()
-    """Of classes: the scores of each."""
+    """For classes: the scores of each."""
 
     @property
     def verdict(self) -> str:
-        """In a word."""
+        """Whether the model is well calibrated, overconfident or underconfident."""
         if self.error <= self.by_chance:
-            return "as sure as it should be, as far as these rows can tell"
-        return "too sure" if self.surplus < 0 else "not sure enough"
+            return "well calibrated, as far as these rows can tell"
+        return "overconfident" if self.surplus < 0 else "underconfident"
 
     def as_json(self) -> dict[str, Any]:
-        """Everything, for a file."""
+        """Return the calibration as JSON."""
         return {**asdict(self), "verdict": self.verdict}
 
     @classmethod
     def from_json(cls, description: Mapping[str, Any]) -> "Calibration":
-        """What `as_json` gave; TypeError, KeyError or ValueError if it is anything else."""
+        """Build a calibration from JSON.
+
+        Args:
+            description: JSON from `as_json`.
+
+        Returns:
+            The calibration.
+
+        Raises:
+            TypeError: If a field is unknown or has the wrong type.
+            KeyError: If a field is missing.
+            ValueError: If a value is invalid.
+        """
         parts: dict[str, Any] = {}
         for field in fields(cls):
             value = description[field.name]
@@ -95,29 +108,29 @@ class Calibration:
                 value = float(value)
             parts[field.name] = value
         if parts["kind"] not in ("number", "class") or type(parts["rows"]) is not int:
-            raise ValueError("kind and rows say nothing of a calibration")
+            raise ValueError("kind or rows is not that of a calibration")
         return cls(**parts)
 
     def summary(self) -> list[tuple[str, ...]]:
-        """A table: a header, then rows."""
+        """Return a table of the main results: a header, then rows."""
         number = self.kind == "number"
-        plain = f"{self.plain_score:.4g} without looking at the columns"
+        plain = f"{self.plain_score:.4g} without using the columns"
         lines: list[tuple[str, ...]] = [
             ("", "value", "to compare with"),
-            ("error (RMSE)" if number else "right answers", f"{self.score:.4g}", plain),
+            ("error (RMSE)" if number else "accuracy", f"{self.score:.4g}", plain),
             ("calibration error", f"{self.error:.3f}", f"up to {self.by_chance:.3f} by chance on {self.rows} rows"),
             ("verdict", self.verdict, ""),
         ]
         if number:
             at = self.promised.index(0.9)
-            lines.insert(2, ("truth inside the 90 % interval", f"{self.kept[at]:.1%}", "90 %"))
+            lines.insert(2, ("coverage of the 90 % interval", f"{self.kept[at]:.1%}", "90 %"))
             lines.insert(3, ("mean width of that interval", f"{self.weight[at]:.4g}", ""))
         elif self.auc is not None:
             lines.insert(2, ("AUC (ROC curve)", f"{self.auc:.4g}", "0.5 by chance"))
         return lines
 
     def class_summary(self) -> list[tuple[str, ...]]:
-        """The scores of each class: a header, then rows; empty for numbers."""
+        """Return a table of the scores of each class: a header, then rows; empty for a regression."""
         if not self.classes:
             return []
         lines: list[tuple[str, ...]] = [("class", "rows", "precision", "recall", "F1", "AUC")]
@@ -129,7 +142,17 @@ class Calibration:
 
 
 def of_numbers(truth: np.ndarray, mean: np.ndarray, std: np.ndarray, plain: float) -> Calibration:
-    """Of normal predictive distributions; `plain` is what one would say without looking."""
+    """Measure the calibration of normal predictive distributions.
+
+    Args:
+        truth: True values.
+        mean: Predicted means.
+        std: Predicted standard deviations.
+        plain: Prediction of the baseline: the mean of the training rows.
+
+    Returns:
+        The calibration.
+    """
     truth, mean, std = (np.asarray(part, dtype=np.float64) for part in (truth, mean, std))
     _refuse(truth.ndim == 1, truth, "one true value per row")
     _refuse(mean.shape == truth.shape, mean, "one mean per row")
@@ -155,13 +178,16 @@ def of_numbers(truth: np.ndarray, mean: np.ndarray, std: np.ndarray, plain: floa
 
 
 def of_classes(truth: np.ndarray, proba: np.ndarray, plain: int, names: Sequence[str] | None = None) -> Calibration:
-    """Of probabilities.
+    """Measure the calibration of class probabilities.
 
     Args:
-        truth: The number of the true class of each row.
+        truth: Index of the true class of each row.
         proba: Probabilities [row, class].
-        plain: The class that one would say without looking.
-        names: Of the classes; without them, their numbers.
+        plain: Prediction of the baseline: the most frequent class of the training rows.
+        names: Names of the classes; by default their indices.
+
+    Returns:
+        The calibration.
     """
     truth, proba = np.asarray(truth), np.asarray(proba, dtype=np.float64)
     _refuse(truth.ndim == 1, truth, "one true class per row")
@@ -193,7 +219,14 @@ def of_classes(truth: np.ndarray, proba: np.ndarray, plain: int, names: Sequence
 
 
 def figure(calibration: Calibration) -> Figure:
-    """Promised against kept, and beside it how sharp the predictions are."""
+    """Plot observed against nominal frequencies, with the sharpness beside it.
+
+    Args:
+        calibration: The calibration.
+
+    Returns:
+        The figure.
+    """
     drawing, axes = panels(1, 2, share=False)
     left, right = axes[0]
     promised, kept, weight = calibration.promised, calibration.kept, calibration.weight
@@ -201,15 +234,13 @@ def figure(calibration: Calibration) -> Figure:
     left.plot(promised, kept, "o-", color=MEAN, ms=4, lw=1.8)
     left.set(xlim=(0, 1), ylim=(0, 1), title=f"calibration error {calibration.error:.3f}")
     if calibration.kind == "number":
-        left.set(xlabel="share of truth promised inside", ylabel="share inside")
+        left.set(xlabel="nominal coverage", ylabel="observed coverage")
         right.plot(promised, weight, "o-", color=MEAN, ms=4, lw=1.8)
-        right.set(
-            xlabel="share of truth promised inside", ylabel="mean width", title="width of intervals", ylim=(0, None)
-        )
+        right.set(xlabel="nominal coverage", ylabel="mean width", title="width of intervals", ylim=(0, None))
     else:
-        left.set(xlabel="confidence", ylabel="share right")
+        left.set(xlabel="confidence", ylabel="accuracy")
         right.bar(promised, weight, width=0.6 / BINS, color=MEAN)
-        right.set(xlabel="confidence", ylabel="share of rows", title="how sure it is", xlim=(0, 1))
+        right.set(xlabel="confidence", ylabel="fraction of rows", title="confidence", xlim=(0, 1))
     drawing.suptitle(f"{calibration.rows} rows held out: {calibration.verdict}", fontsize=10)
     return drawing
 

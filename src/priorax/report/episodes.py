@@ -1,4 +1,4 @@
-"""Episodes as moving pictures, drawn from the states of a compiled environment: no display, no GPU."""
+"""Episodes as animated GIFs, drawn from the states of a compiled environment without display or GPU."""
 
 import io
 import math
@@ -12,19 +12,36 @@ from PIL import Image, ImageDraw
 from priorax.storage import write_atomically
 
 WIDTH, HEIGHT, TIMES = 480, 270, 2
-"""Of a picture; it is drawn larger by the last number, and made smaller to be smooth."""
+"""Width and height of a frame in pixels, and the factor by which it is drawn larger before downsampling."""
 INK, CART, POLE, GOAL, PAID = "#30343b", "#30343b", "#d03a2b", "#bfe3c4", "#2e8b47"
 LENGTH = 1.0
-"""Of the pole, in metres, as the rail's are."""
+"""Length of the pole in metres."""
 
 
 def draws(env: Any) -> bool:
-    """Whether there is a picture for this environment: its state has `x` and `theta`, and it has a `reach`."""
+    """Return whether episodes of an environment can be drawn.
+
+    Args:
+        env: The environment; its state needs `x` and `theta`, and it a `reach`.
+
+    Returns:
+        Whether they can.
+    """
     return hasattr(env, "reach") and hasattr(env, "height")
 
 
 def cartpole_frames(env: Any, states: Any, rewards: np.ndarray, every: int = 4) -> Iterable[Image.Image]:
-    """Each `every`th step: cart, pole, the rewarded stretch of the rail, and what has been paid so far."""
+    """Draw cart, pole, the rewarded part of the rail, and the return so far.
+
+    Args:
+        env: A cartpole environment.
+        states: States of an episode, stacked.
+        rewards: Rewards of the episode.
+        every: Steps from one frame to the next.
+
+    Returns:
+        The frames.
+    """
     paid = np.cumsum(rewards)
     for t in range(0, len(rewards), every):
         yield _cartpole(float(states.x[t]), float(states.theta[t]), env.reach, t, float(paid[t]), bool(rewards[t] > 0))
@@ -49,12 +66,25 @@ def _cartpole(x: float, theta: float, reach: float, t: int, paid: float, now: bo
 
 
 def array_frames(pictures: Sequence[np.ndarray]) -> Iterable[Image.Image]:
-    """Pictures that a renderer gave."""
+    """Convert rendered images to frames.
+
+    Args:
+        pictures: Images [height, width, 3] of bytes.
+
+    Returns:
+        The frames.
+    """
     return (Image.fromarray(picture) for picture in pictures)
 
 
 def write_gif(path: Path, frames: Iterable[Image.Image], milliseconds: int = 40) -> None:
-    """An animated GIF, written at once or not at all."""
+    """Write an animated GIF atomically.
+
+    Args:
+        path: The file to write.
+        frames: The frames.
+        milliseconds: Duration of a frame.
+    """
     few = [frame.quantize(32, dither=Image.Dither.NONE) for frame in frames]
     buffer = io.BytesIO()
     few[0].save(buffer, format="GIF", save_all=True, append_images=few[1:], duration=milliseconds, loop=0)

@@ -1,4 +1,7 @@
-"""Times to learn: rows with `name`, `size`, `seed`, `most_episodes` and, where it was learned, `episodes_to_learn`."""
+"""Learning times: figures and tables of rows with `name`, `size`, `seed`, `most_episodes` and `episodes_to_learn`.
+
+`episodes_to_learn` is empty if a run did not learn.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -9,11 +12,19 @@ from matplotlib.axes import Axes
 from priorax.report.rows import Row
 
 Look = tuple[str, str, str]
-"""Label, colour, marker."""
+"""Label, colour and marker of a curve."""
 
 
 def seeds_of(rows: Iterable[Any], **values: Any) -> list[float]:
-    """Episodes to learn of the runs with those values; infinite where it was not learned."""
+    """Return the learning times of the selected runs.
+
+    Args:
+        rows: Rows, one per run.
+        **values: Columns and the values to select by.
+
+    Returns:
+        Episodes to learn; infinite if the run did not learn.
+    """
     return [
         float(row.get("episodes_to_learn", "inf"))
         for row in rows
@@ -22,8 +33,16 @@ def seeds_of(rows: Iterable[Any], **values: Any) -> list[float]:
 
 
 def times_to_learn(axis: Axes, rows: Sequence[Row], looks: Mapping[str, Look], beside: bool = False) -> None:
-    """Against size: the median over seeds as a line, every seed as a mark, hollow at the top if it did not learn; the
-    2^N of dithering dashed. `beside`: the legend stands outside."""
+    """Plot the learning time against size: the median over seeds as a line and every seed as a marker.
+
+    Runs that did not learn are hollow markers at the top. The dashed line is the 2^N of dithering.
+
+    Args:
+        axis: The axes to draw on.
+        rows: Rows, one per run.
+        looks: Label, colour and marker by name.
+        beside: Whether the legend is outside the axes.
+    """
     top = max(row["most_episodes"] for row in rows)
     for place, (name, (label, color, marker)) in enumerate(looks.items()):
         mine = [row for row in rows if row["name"] == name]
@@ -50,7 +69,15 @@ def times_to_learn(axis: Axes, rows: Sequence[Row], looks: Mapping[str, Look], b
 
 
 def median_table(rows: Sequence[Row], labels: Mapping[str, str]) -> list[tuple[str, ...]]:
-    """The median time to learn by name and size; the header first."""
+    """Tabulate the median learning time by name and size.
+
+    Args:
+        rows: Rows, one per run.
+        labels: Label by name.
+
+    Returns:
+        The table: a header, then rows.
+    """
     sizes = sorted({row["size"] for row in rows})
     table = [("method", *(f"N={size}" for size in sizes))]
     for name, label in labels.items():

@@ -1,4 +1,4 @@
-"""One look for all pictures, and how they are written."""
+"""The style of all figures, and how they are written."""
 
 import io
 from collections.abc import Sequence
@@ -27,7 +27,18 @@ STYLE: Any = {
 def panels(
     rows: int, columns: int, width: float = 3.2, height: float = 2.7, share: bool = True
 ) -> tuple[Figure, np.ndarray]:
-    """A figure and its axes [row, column], sharing both scales unless told."""
+    """Create a figure with a grid of axes.
+
+    Args:
+        rows: Rows of the grid.
+        columns: Columns of the grid.
+        width: Width of a panel in inches.
+        height: Height of a panel in inches.
+        share: Whether panels share both axes.
+
+    Returns:
+        The figure and its axes [row, column].
+    """
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
         FigureCanvasAgg(figure)
@@ -36,8 +47,15 @@ def panels(
 
 
 def posterior(axis: Axes, rows: Sequence[Row], data: Sequence[Row]) -> None:
-    """A predictive distribution as the paper draws it: grey bands of 1 and 2 standard deviations, mean blue, one
-    sample red; data as black dots."""
+    """Plot a predictive distribution in the paper's style.
+
+    Grey bands of 1 and 2 standard deviations, the mean in blue, one sample in red, data as black dots.
+
+    Args:
+        axis: The axes to draw on.
+        rows: Rows of the predictive distribution.
+        data: Rows of the data.
+    """
     x, mean, std, sample = (np.asarray(column(rows, name)) for name in ("x", "mean", "std", "sample"))
     axis.fill_between(x, mean - 2 * std, mean + 2 * std, color=BAND, alpha=0.25, lw=0, label="± 2 std")
     axis.fill_between(x, mean - std, mean + std, color=BAND, alpha=0.6, lw=0, label="± 1 std")
@@ -48,13 +66,28 @@ def posterior(axis: Axes, rows: Sequence[Row], data: Sequence[Row]) -> None:
 
 
 def legend_below(figure: Figure, axis: Axes) -> None:
-    """One legend for all panels, under them."""
+    """Put one legend for all panels below them.
+
+    Args:
+        figure: The figure.
+        axis: The axes whose legend is used.
+    """
     handles, labels = axis.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
 
 
 def save_figure(figure: Figure, folder: Path, name: str, formats: Sequence[str] = ("png", "svg")) -> list[Path]:
-    """Write a figure in each format, atomically; the same rows give the same bytes."""
+    """Write a figure atomically in each format; equal rows give equal bytes.
+
+    Args:
+        figure: The figure.
+        folder: The folder to write to.
+        name: Name of the files, without suffix.
+        formats: Suffixes of the formats.
+
+    Returns:
+        The files written.
+    """
     paths = []
     for kind in formats:
         buffer = io.BytesIO()

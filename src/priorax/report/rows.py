@@ -1,4 +1,4 @@
-"""Rows: what experiments give and pictures are drawn from. A CSV file, written atomically."""
+"""Rows: the results of experiments, from which figures are drawn. CSV files, written atomically."""
 
 import csv
 import io
@@ -12,7 +12,12 @@ Row = Mapping[str, Any]
 
 
 def write_rows(path: Path, rows: Sequence[Row]) -> None:
-    """All rows with the union of their columns, in order of first appearance."""
+    """Write rows to a CSV file with the union of their columns, in order of first appearance.
+
+    Args:
+        path: The file to write.
+        rows: The rows.
+    """
     columns = list(dict.fromkeys(name for row in rows for name in row))
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")
@@ -22,18 +27,41 @@ def write_rows(path: Path, rows: Sequence[Row]) -> None:
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Rows as they were written; numbers are numbers again, empty cells are absent."""
+    """Read rows from a CSV file.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The rows; numbers are parsed, and empty cells are left out.
+    """
     with path.open(newline="") as file:
         return [{k: _parse(v) for k, v in row.items() if v != ""} for row in csv.DictReader(file)]
 
 
 def where(rows: Iterable[Row], **values: Any) -> list[Row]:
-    """The rows whose columns have those values."""
+    """Select rows by the values of columns.
+
+    Args:
+        rows: The rows.
+        **values: Columns and their values.
+
+    Returns:
+        The rows that have all of these values.
+    """
     return [row for row in rows if all(row.get(name) == value for name, value in values.items())]
 
 
 def column(rows: Iterable[Row], name: str) -> list[Any]:
-    """One column."""
+    """Return the values of one column.
+
+    Args:
+        rows: The rows.
+        name: Name of the column.
+
+    Returns:
+        Its values.
+    """
     return [row[name] for row in rows]
 
 

@@ -1,10 +1,10 @@
-"""Runs as they lie in folders (`training/folder.py`): found, read, put into groups, and the command to repeat each."""
+"""Find, read and group run folders, and state the command that repeats each run."""
 
 import csv
 import json
 import math
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -12,40 +12,40 @@ from typing import Any
 
 import numpy as np
 
-from priorax.agents import Settings, settings
-from priorax.envs import BSUITE, ENVIRONMENTS, GYMNASIUM, GYMNAX, make_environment
-from priorax.envs.registry import lives_on_host
+from priorax.agents import agent_spec, settings
+from priorax.agents.settings import hints
+from priorax.envs import make_environment
+from priorax.envs.registry import EnvironmentSpec, known_environment
 from priorax.storage import BadFile
 from priorax.training.folder import as_json
 from priorax.training.request import parse_changes
 
 DEPTH = 2
-"""How many folders down runs are looked for."""
+"""Folder levels below the given ones that are searched for runs."""
 LEARNED_BELOW = 0.9
-"""The average regret below which a run that is not over counts as learned; one that is over says so itself."""
+"""Average regret below which an unfinished run counts as learned; a finished one states it itself."""
 NEEDED = ("episode", "total_return")
 EVALUATED = ("step", "total_return")
 ASKED = ("agent", "env", "seed", "preset")
-SIZELESS = ("atari", "bernoulli_bandit", "cartpole_", GYMNASIUM, BSUITE, GYMNAX)
-"""How the names of environments begin that ignore their size."""
 MISSING = object()
 LAST = 100
-"""Episodes that the return at the end of a run is the mean of, at most."""
+"""Most episodes over which the final return of a run is averaged."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run, as far as it is."""
+    """One run, finished or in progress."""
 
     name: str
-    """Its folder, from the one that was given."""
+    """Folder of the run, relative to the given one."""
     config: Mapping[str, Any]
+    """Content of run.json."""
     rows: Mapping[str, np.ndarray]
-    """The columns of episodes.csv."""
+    """Columns of episodes.csv; NaN where a cell is empty."""
     result: Mapping[str, Any] | None
-    """None where the run is not over."""
+    """Content of result.json; None if the run is not finished."""
     evaluations: Mapping[str, np.ndarray] = field(default_factory=dict)
-    """The columns of evaluations.csv, where there is one."""
+    """Columns of evaluations.csv, if any."""
 
     @property
     def finished(self) -> bool:
@@ -61,22 +61,23 @@ class Run:
 
     @property
     def task(self) -> str:
-        """The environment, and its size or game where it has one."""
+        """The environment, with its size or game."""
         env, game, size = self.config["env"], self.config.get("game"), self.config.get("size")
         if game is not None:
             return f"{env} {game}"
-        return str(env) if size is None or str(env).startswith(SIZELESS) else f"{env} {size}"
+        spec = _spec(env)
+        return str(env) if size is None or (spec is not None and not spec.sized) else f"{env} {size}"
 
     @cached_property
     def steps(self) -> np.ndarray | None:
-        """Steps taken by the end of each episode, where rows have them."""
+        """Environment steps at the end of each episode, if the rows have them."""
         if "step" in self.rows:
             return self.rows["step"]
         return np.cumsum(self.rows["length"]) if "length" in self.rows else None
 
     @cached_property
     def changes(self) -> dict[str, Any]:
-        """What differs from the preset, by what this version knows of it; all of it where the preset is unknown."""
+        """Settings that differ from the preset in this version; all settings if the preset is unknown."""
         try:
             preset = as_json(settings(self.config["agent"], self.config["preset"]))
         except (ValueError, TypeError):
@@ -85,21 +86,23 @@ class Run:
 
     @cached_property
     def tells_regret(self) -> bool:
-        if "average_regret" not in self.rows:
-            return False
-        if self.result is not None and isinstance(self.result.get("tells_regret"), bool):
-            return bool(self.result["tells_regret"])
-        return bool(getattr(_environment(self.config["env"]), "tells_regret", False))
+        return self._tells("average_regret", lambda env: getattr(env, "tells_regret", False))
 
     @cached_property
     def tells_solved(self) -> bool:
-        if "solved" not in self.rows:
+        return self._tells("solved", lambda env: hasattr(env, "optimal_path"))
+
+    def _tells(self, column: str, known: Callable[[Any], bool]) -> bool:
+        """Whether rows have numbers there; before the first row, whether the environment will give them."""
+        if column not in self.rows:
             return False
-        return bool(self.rows["solved"].any()) or hasattr(_environment(self.config["env"]), "optimal_path")
+        if self.episodes:
+            return not np.isnan(self.rows[column]).all()
+        return self.config.get("backend") == "scan" and bool(known(_environment(self.config["env"])))
 
     @cached_property
     def learned(self) -> int | None:
-        """Episodes to learn; None where it has not, or where the environment does not tell."""
+        """Episodes to learn; None if the run has not learned, or the environment does not report regret."""
         if not self.tells_regret:
             return None
         if self.result is not None and "episodes_to_learn" in self.result:
@@ -109,7 +112,7 @@ class Run:
 
     @cached_property
     def solved(self) -> int | None:
-        """Episodes until the greedy policy stays optimal; None where it does not, or where nothing can tell."""
+        """Episodes until the greedy policy stays optimal; None if it does not, or the optimum is unknown."""
         if not self.tells_solved or not self.episodes:
             return None
         wrong = np.flatnonzero(self.rows["solved"] != 1)
@@ -117,12 +120,19 @@ class Run:
         return first if first <= self.episodes else None
 
     def mean_return(self, last: int = LAST) -> float | None:
-        """Of the last episodes, or of all where there are fewer."""
+        """Return the mean return of the last episodes.
+
+        Args:
+            last: Most episodes to average over.
+
+        Returns:
+            The mean; None if there are no episodes.
+        """
         return float(np.mean(self.rows["total_return"][-last:])) if self.episodes else None
 
     @property
     def deployed(self) -> float | None:
-        """The mean return of the last evaluation; None where nothing was evaluated."""
+        """The mean return of the last evaluation; None if there is none."""
         steps = self.evaluations.get("step", np.zeros(0))
         return float(np.mean(self.evaluations["total_return"][steps == steps[-1]])) if steps.size else None
 
@@ -132,9 +142,11 @@ class Group:
     """Runs that differ in their seed only."""
 
     key: str
+    """What the runs have in common."""
     runs: list[Run] = field(default_factory=list)
+    """The runs."""
     label: str = ""
-    """What sets it apart from others in the same task."""
+    """What distinguishes the group from others on the same task."""
 
     @property
     def first(self) -> Run:
@@ -142,7 +154,7 @@ class Group:
 
     @property
     def counted(self) -> list[Run]:
-        """One run of each seed, the longest: another of the same seed is no further evidence."""
+        """One run per seed, the longest; repeated seeds are no further evidence."""
         longest: dict[str, Run] = {}
         for run in self.runs:
             kept = longest.setdefault(str(run.config["seed"]), run)
@@ -152,13 +164,24 @@ class Group:
 
 
 def find_runs(folders: Sequence[Path]) -> list[Run]:
-    """The runs in these folders, or up to two folders down; each once."""
+    """Find the runs in folders, or up to two levels below.
+
+    Args:
+        folders: The folders.
+
+    Returns:
+        The runs, each once.
+
+    Raises:
+        ValueError: If a folder does not exist or holds no run.
+        BadFile: If a file of a run is damaged.
+    """
     if not folders:
         raise ValueError("folders=[] names no run; pass at least one folder that holds a run.json")
     found: dict[Path, Run] = {}
     for folder in folders:
         if not folder.is_dir():
-            raise ValueError(f"folder {str(folder)!r} is not there; pass the folder of a run, or one that holds runs")
+            raise ValueError(f"folder {str(folder)!r} does not exist; pass the folder of a run, or one that holds runs")
         paths = _with_runs(folder, DEPTH)
         if not paths:
             raise ValueError(
@@ -180,7 +203,18 @@ def _with_runs(folder: Path, depth: int) -> list[Path]:
 
 
 def read_run(path: Path, name: str) -> Run:
-    """The run in a folder; one under way may end in half a row, which does not count."""
+    """Read a run; an incomplete last row of a run in progress is ignored.
+
+    Args:
+        path: Folder of the run.
+        name: Name to give it.
+
+    Returns:
+        The run.
+
+    Raises:
+        BadFile: If a file of the run is damaged.
+    """
     config = _read_object(path / "run.json")
     lacking = [key for key in ASKED if key not in config]
     if lacking or not isinstance(config.get("settings"), dict):
@@ -208,7 +242,8 @@ def _read_columns(path: Path, needed: Sequence[str]) -> dict[str, np.ndarray]:
     try:
         text = path.read_text(encoding="utf-8") if path.is_file() else ",".join(needed) + "\n"
         header, *rows = list(csv.reader(text[: text.rfind("\n") + 1].splitlines())) or [list(needed)]
-        table = np.array([[float(cell) for cell in row] for row in rows]).reshape(len(rows), len(header))
+        table = np.array([[_read_cell(*pair, needed) for pair in zip(header, row, strict=True)] for row in rows])
+        table = table.reshape(len(rows), len(header))
     except (ValueError, csv.Error) as error:
         raise BadFile(f"{path} is damaged ({error}); leave this folder out, or run it again") from None
     lacking = [name for name in needed if name not in header]
@@ -217,8 +252,20 @@ def _read_columns(path: Path, needed: Sequence[str]) -> dict[str, np.ndarray]:
     return {name: table[:, i] for i, name in enumerate(header)}
 
 
+def _read_cell(name: str, text: str, needed: Sequence[str]) -> float:
+    """A number, or NaN for a cell that may be empty and is."""
+    return math.nan if text == "" and name not in needed else float(text)
+
+
 def group_runs(runs: Iterable[Run]) -> list[Group]:
-    """By agent, task, preset and changes to it; a task's groups as they come, a group's runs by seed."""
+    """Group runs by agent, task, preset and changed settings.
+
+    Args:
+        runs: The runs.
+
+    Returns:
+        The groups, ordered by task; runs of a group are ordered by seed.
+    """
     groups: dict[str, Group] = {}
     for run in runs:
         asked = [run.agent, run.task, run.config["preset"], run.config.get("actors"), run.config.get("shards")]
@@ -251,19 +298,26 @@ def _number(value: Any) -> int | float:
 
 
 def command(run: Run) -> tuple[str, str]:
-    """The command that repeats a run, and what is to be known about it; no command where there is none."""
+    """Return the command that repeats a run.
+
+    Args:
+        run: The run.
+
+    Returns:
+        The command, empty if there is none, and a remark.
+    """
     config = run.config
-    unknown = [name for name in run.changes if name not in as_json(Settings())]
-    words = [f"{name}={word(value)}" for name, value in run.changes.items() if name not in unknown]
     try:
-        again = as_json(settings(config["agent"], config["preset"], **parse_changes(words)))
+        known = hints(agent_spec(config["agent"]).settings)
+        unknown = [name for name in run.changes if name not in known]
+        words = [f"{name}={word(value)}" for name, value in run.changes.items() if name not in unknown]
+        again = as_json(settings(config["agent"], config["preset"], **parse_changes(config["agent"], words)))
     except (ValueError, TypeError) as error:
         return "", f"No command of this version repeats it: {error}"
     env = str(config["env"])
-    if not lives_on_host(env) and not env.startswith(GYMNAX) and env not in ENVIRONMENTS:
+    if _spec(env) is None:
         own = env.removeprefix("object:")
-        entry = "priorax.Explorer" if own != env else "priorax.train"
-        return "", f"No command repeats it: {own} is an environment of your own; pass it to {entry}."
+        return "", f"No command repeats it: {own} is an environment of your own; pass it to priorax.train."
     distributed = "actors" in config
     names = ["agent", "env", "game", "size", "seed", "episodes", "steps", "preset"]
     names += ["actors", "shards"] if distributed else []
@@ -292,12 +346,27 @@ def _stopped_when_learned(run: Run) -> bool:
 
 
 def word(value: Any) -> str:
-    """A setting's value as `--set` takes it."""
+    """Format a setting's value for `--set`.
+
+    Args:
+        value: The value.
+
+    Returns:
+        The text.
+    """
     if value is None or isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list | tuple):
         return ",".join(map(str, value)) or "()"
     return str(value)
+
+
+def _spec(env: Any) -> EnvironmentSpec | None:
+    """Of an environment by name, where this installation knows it."""
+    try:
+        return known_environment(str(env))
+    except ValueError:  # a plug-in that is broken
+        return None
 
 
 def _environment(name: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The report on runs: ONE file of HTML for any set of run folders. Whatever comes from their files is escaped."""
+"""The report on runs: a single HTML file for any set of run folders. All text from their files is escaped."""
 
 import html
 import json
@@ -14,17 +14,30 @@ from priorax.report.viewer import write_page
 from priorax.version import __version__
 
 POINTS = 400
-"""The most that are drawn of a run."""
+"""Most points drawn of a run."""
 NAMED = 4
-"""So many groups are spoken of in the summary."""
+"""Most groups described in the summary."""
 UNFOLDED = 20
-"""More runs than that are folded up."""
+"""Most runs listed without folding the list."""
 ABSENT = "not measured"
 
 
 def write_report(folders: Sequence[Path | str], out: Path | str) -> Path:
-    """Learning curves, times to learn, hyperparameters and commands of the runs in these folders, or in folders up to
-    two levels down, as one page that needs no network. Runs under way are shown as far as they are."""
+    """Write a report on runs as one HTML page that needs no network.
+
+    It shows learning curves, learning times, hyperparameters and commands, also of runs in progress.
+
+    Args:
+        folders: Folders with runs, directly or up to two levels below.
+        out: The file to write.
+
+    Returns:
+        The file written.
+
+    Raises:
+        ValueError: If a folder does not exist or holds no run.
+        BadFile: If a file of a run is damaged.
+    """
     runs = find_runs([Path(folder) for folder in folders])
     groups = group_runs(runs)
     tasks: dict[str, list[Group]] = {}

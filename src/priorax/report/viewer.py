@@ -1,4 +1,6 @@
-"""Pages to look at and play with: each ONE file of HTML that needs no network, no server and no build."""
+"""Interactive pages: the exploration viewer and the regression playground, each a single HTML file that needs no
+network.
+"""
 
 import base64
 import html
@@ -23,18 +25,26 @@ LABELS = {
     "c51": ("Distribution of returns (C51)", "C51"),
     "qr": ("Distribution of returns (QR)", "QR"),
 }
-"""In full, and short."""
+"""Long and short label of each agent."""
 MOST_AGENTS = 2
 HOLE = re.compile(r"\{\{([\w.]+)\}\}")
 
 
 def write_viewer(recordings: Sequence[Exploration], path: Path | str) -> Path:
-    """The exploration viewer of one run, or of two side by side (`loops.viewing.record_deep_sea`)."""
+    """Write the exploration viewer of one run, or of two side by side.
+
+    Args:
+        recordings: Recordings of exploration (`priorax.analysis.exploration`).
+        path: The file to write.
+
+    Returns:
+        The file written.
+    """
     if not 1 <= len(recordings) <= MOST_AGENTS:
-        raise ValueError(f"recordings has {len(recordings)} runs, and 1 or {MOST_AGENTS} fit on a page; pass the best")
+        raise ValueError(f"recordings has {len(recordings)} runs, and a page shows 1 or {MOST_AGENTS}; pass fewer")
     sizes = {recording.size for recording in recordings}
     if len(sizes) > 1:
-        raise ValueError(f"recordings have sizes {sorted(sizes)}, and a page shows one sea; record both with one size")
+        raise ValueError(f"recordings have sizes {sorted(sizes)}, which must be equal; record both with one size")
     size = sizes.pop()
     data = {"size": size, "agents": [_agent(recording) for recording in recordings]}
     runs = [f"{run.agent}, preset {run.preset}, seed {run.seed}, {len(run.found)} episodes" for run in recordings]
@@ -49,12 +59,28 @@ def write_viewer(recordings: Sequence[Exploration], path: Path | str) -> Path:
 
 
 def write_playground(path: Path | str) -> Path:
-    """The regression playground: exact posterior sampling by lemma 3, on data that can be dragged."""
+    """Write the regression playground: exact posterior sampling by lemma 3 on data that can be dragged.
+
+    Args:
+        path: The file to write.
+
+    Returns:
+        The file written.
+    """
     return write_page("playground.html", {"features": "80"}, path)
 
 
 def write_page(template: str, values: Mapping[str, str], path: Path | str) -> Path:
-    """Fill a template's holes with values, or with the files of those names; written at once or not at all."""
+    """Fill the placeholders of a template and write the page atomically.
+
+    Args:
+        template: Name of the template.
+        values: Values of placeholders; all others are replaced by the files of their names.
+        path: The file to write.
+
+    Returns:
+        The file written.
+    """
     folder = files("priorax.report") / "pages"
 
     def fill(hole: re.Match[str]) -> str:

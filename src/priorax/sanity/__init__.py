@@ -1,4 +1,4 @@
-"""The paper's lemmas as executable checks: measured against theory, one row each."""
+"""The paper's lemmas as executable checks: measurements against theory, one row each."""
 
 from collections.abc import Callable, Iterator
 
@@ -18,10 +18,18 @@ LEMMAS: dict[str, Callable[[], Iterator[Check]]] = {
     "lemma 4": lemma_4,
     "lemma 5": lemma_5,
 }
+"""The checks of each lemma."""
 
 
 def run_checks(report: Callable[[float, str], None] = lambda share, what: None) -> list[Check]:
-    """All lemmas, in order."""
+    """Run the checks of all lemmas.
+
+    Args:
+        report: Called with the fraction of work done and the current lemma.
+
+    Returns:
+        The checks.
+    """
     checks: list[Check] = []
     for done, (name, lemma) in enumerate(LEMMAS.items()):
         report(done / len(LEMMAS), name)

@@ -1,4 +1,4 @@
-"""Thompson samplers in closed form for the two-armed bandit of appendix C.1, over the arms' sums."""
+"""Closed-form Thompson samplers for the two-armed bandit of appendix C.1."""
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ from priorax.training.bandits import cumulative_regret
 
 
 def beta_sampler() -> Sampler:
-    """Exact Bayes: Beta(1, 1) prior on each arm."""
+    """Return exact Thompson sampling with a Beta(1, 1) prior on each arm."""
 
     def update(counts: Array, key: PRNGKeyArray, arms: Array, arm: Array, reward: Array) -> Array:
         return counts.at[arm, 0].add(reward).at[arm, 1].add(1 - reward)
@@ -23,8 +23,19 @@ def beta_sampler() -> Sampler:
 
 
 def dropout_sampler(num_units: int, p: float, penalty: float) -> Sampler:
-    """Appendix C.1: each arm's mean by a linear network of d units under dropout, at the exact optimum of its
-    expected loss, theta bar = y bar / (1 + p (d-1) + lambda/p)."""
+    """Return Thompson sampling with dropout as the posterior (appendix C.1).
+
+    The mean of each arm is estimated by a linear network of d units under dropout, at the exact optimum of its
+    expected loss, theta bar = y bar / (1 + p (d-1) + lambda/p).
+
+    Args:
+        num_units: Number of units, d.
+        p: Probability of keeping a unit.
+        penalty: L2 coefficient, lambda.
+
+    Returns:
+        The sampler.
+    """
 
     def values(sums: Array, key: PRNGKeyArray, arms: Array) -> Array:
         mean = sums[:, 0] / jnp.maximum(sums[:, 1], 1.0)
@@ -39,5 +50,15 @@ def _add(sums: Array, key: PRNGKeyArray, arms: Array, arm: Array, reward: Array)
 
 
 def mean_regret(sampler: Sampler, gap: float, steps: int, seeds: int) -> Float[Array, " step"]:
-    """Cumulative regret after each step, averaged over seeds."""
+    """Return the cumulative regret on the Bernoulli bandit, averaged over seeds.
+
+    Args:
+        sampler: The Thompson sampler.
+        gap: Difference between the success probabilities of the arms.
+        steps: Number of rounds.
+        seeds: Number of seeds.
+
+    Returns:
+        The mean cumulative regret after each round.
+    """
     return jnp.mean(cumulative_regret(BernoulliBandit(gap), sampler, steps=steps, seeds=seeds, seed=4), axis=0)

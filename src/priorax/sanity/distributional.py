@@ -1,4 +1,4 @@
-"""Lemma 5: Thompson sampling over a 'distributional' value function errs for ever."""
+"""Lemma 5: Thompson sampling from a 'distributional' value function has linear regret."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,12 @@ EPSILONS = (0.1, 0.25, 0.4)
 
 
 def lemma_5() -> Iterator[Check]:
-    """Full information: action 1 pays Ber(1/2), action 2 pays 1 - epsilon. The proof gives equality, so we test it."""
+    """Compare the regret with its exact value under full information: action 1 pays Ber(1/2), action 2 pays 1 -
+    epsilon.
+
+    Yields:
+        The checks.
+    """
     for epsilon in EPSILONS:
         wrong, right = regret(epsilon)
         theory = 0.5 * (0.5 - epsilon) * STEPS
@@ -26,7 +31,14 @@ def lemma_5() -> Iterator[Check]:
 
 
 def regret(epsilon: float) -> tuple[float, float]:
-    """Regret of sampling outcomes, and of using means, with exact return distributions in a C51 head."""
+    """Return the regrets of acting on exact return distributions in a C51 head.
+
+    Args:
+        epsilon: Action 2 pays 1 - epsilon.
+
+    Returns:
+        The regret of sampling outcomes, and that of acting greedily on means.
+    """
     head = C51(0.0, 1.0, 101)
     log = jnp.log(
         jnp.stack([head.project(jnp.array([0.0, 1.0]), jnp.array([0.5, 0.5])), head.encode(jnp.asarray(1 - epsilon))])

@@ -1,4 +1,4 @@
-"""Lemmas 1 and 4 and appendix C.1: dropout as posterior does not learn how sure it may be."""
+"""Lemmas 1 and 4 and appendix C.1: dropout as a posterior does not concentrate."""
 
 import itertools
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ import numpy as np
 from scipy import optimize
 
 from priorax.agents.bandit import ensemble_sampler
-from priorax.beliefs import L2, method, spread
+from priorax.beliefs import L2, method
 from priorax.fitting import fit
 from priorax.networks import MLP
 from priorax.sanity.bandit import beta_sampler, dropout_sampler, mean_regret
@@ -21,8 +21,14 @@ PENALTY, TOLERANCE = 0.03, 0.15
 
 
 def lemma_1() -> Iterator[Check]:
-    """Fit a data set and the same repeated: dropout's spread stays, regularised or not; bootstrap + prior's shrinks by
-    1/sqrt(copies)."""
+    """Fit a data set and the same data repeated.
+
+    The spread of dropout does not change, with or without regularisation; that of the bootstrap with priors shrinks by
+    1/sqrt(copies).
+
+    Yields:
+        The checks.
+    """
     for weight in (0.0, PENALTY):
         ratio = duplicate_ratio("dropout", p_keep=0.5, l2=L2(weight, to="zero"))
         claim = f"dropout, R = {weight}|θ|²: spread on {COPIES} copies / on 1"
@@ -34,7 +40,15 @@ def lemma_1() -> Iterator[Check]:
 
 
 def duplicate_ratio(name: str, **settings: Any) -> float:
-    """Mean spread at the inputs of a noisy data set, after fitting it repeated, over that after fitting it once."""
+    """Return the ratio of the mean spread after fitting repeated data to that after fitting the data once.
+
+    Args:
+        name: Name of the method.
+        **settings: Settings of the method.
+
+    Returns:
+        The ratio.
+    """
     random = np.random.default_rng(1)
     x = random.uniform(-1, 1, (EXAMPLES, 1)).astype(np.float32)
     y = x[:, 0] + random.standard_normal(EXAMPLES)
@@ -43,12 +57,17 @@ def duplicate_ratio(name: str, **settings: Any) -> float:
         belief, noise = method(name, network=MLP((20, 20)), **settings)
         data = (np.tile(x, (copies, 1)), np.tile(y, copies))
         state = fit(belief, data, key=jax.random.key(1), noise=noise, steps=2500, batch_size=None).state
-        spreads.append(float(jnp.mean(spread(belief, state, jax.random.key(2), x, num_draws=1000))))
+        spreads.append(float(jnp.mean(belief.spread(state, jax.random.key(2), x, num_draws=1000))))
     return spreads[1] / spreads[0]
 
 
 def appendix_c1() -> Iterator[Check]:
-    """The closed form of the dropout optimum against a numeric one, over (d, p, lambda), and its mean and spread."""
+    """Compare the closed form of the dropout optimum with a numerical one, over (d, p, lambda), with its mean and
+    spread.
+
+    Yields:
+        The checks.
+    """
     worst, worst_printed, worst_moments = 0.0, 0.0, 0.0
     mean_y = 1.7
     for d, p, penalty in itertools.product((1, 3, 6), (0.2, 0.5, 0.9), (0.1, 1.0)):
@@ -86,8 +105,14 @@ EPSILON, UNITS, P, STEPS, SEEDS, MEMBERS = 0.2, 5, 0.5, 4000, 200, 30
 
 
 def lemma_4() -> Iterator[Check]:
-    """Regret on the two-armed bandit: dropout's is linear, exact Thompson sampling's logarithmic, ensemble sampling
-    close to exact. Doubling the time doubles linear regret, and adds a constant to logarithmic regret."""
+    """Measure the regret on the two-armed bandit.
+
+    It is linear for dropout, logarithmic for exact Thompson sampling, and close to that for ensemble sampling.
+    Doubling the time doubles linear regret, and adds a constant to logarithmic regret.
+
+    Yields:
+        The checks.
+    """
     bound = EPSILON * (1 - P) ** UNITS / 2
     where = f"ε={EPSILON}, T={STEPS}"
     curves = {

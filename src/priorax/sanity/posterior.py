@@ -1,4 +1,4 @@
-"""Lemma 3: fitting perturbed data with a random regulariser samples the exact linear-Gaussian posterior."""
+"""Lemma 3: fitting perturbed data with a random regulariser samples from the exact linear-Gaussian posterior."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -16,9 +16,10 @@ from priorax.priors import Linear
 from priorax.sanity.check import Check
 
 NUM_MEMBERS = 2000
+"""Number of members, that is of samples."""
 STEPS = 1000
 SMALLEST_P = 1e-3
-"""A correct sampler fails a row with this probability; seeds are fixed, so it does so always or never."""
+"""A correct sampler fails a row with this probability; seeds are fixed, so results do not vary."""
 
 OPTIMIZER = optax.adam(optax.cosine_decay_schedule(0.05, STEPS))
 
@@ -27,17 +28,25 @@ class Problem(NamedTuple):
     """A random linear-Gaussian regression."""
 
     x: np.ndarray
+    """Inputs [n, dim]."""
     y: np.ndarray
+    """Targets [n]."""
     noise_std: float
+    """Standard deviation of the noise, sigma."""
     prior_variance: float
+    """Variance of the prior, lambda."""
 
 
 PROBLEMS = ((1, 5, 0.5, 1.0), (3, 20, 1.0, 0.5), (8, 12, 0.3, 2.0), (8, 40, 2.0, 1.0))
-"""dimension, examples, sigma, lambda."""
+"""Dimension, number of examples, sigma and lambda of each problem."""
 
 
 def lemma_3() -> Iterator[Check]:
-    """Both forms: mean and covariance of the members against equation (3), within sampling error."""
+    """Compare mean and covariance of the members with equation (3), within sampling error, for both forms of the lemma.
+
+    Yields:
+        The checks.
+    """
     for i, (dim, n, noise_std, prior_variance) in enumerate(PROBLEMS):
         problem = random_problem(i, dim, n, noise_std, prior_variance)
         for form in (1, 2):
@@ -49,7 +58,18 @@ def lemma_3() -> Iterator[Check]:
 
 
 def random_problem(seed: int, dim: int, n: int, noise_std: float, prior_variance: float) -> Problem:
-    """Inputs, a true theta from the prior, and noisy targets."""
+    """Draw inputs, a true theta from the prior, and noisy targets.
+
+    Args:
+        seed: Random seed.
+        dim: Number of features.
+        n: Number of examples.
+        noise_std: Standard deviation of the noise.
+        prior_variance: Variance of the prior.
+
+    Returns:
+        The problem.
+    """
     random = np.random.default_rng(seed)
     x = random.standard_normal((n, dim))
     theta = np.sqrt(prior_variance) * random.standard_normal(dim)
@@ -57,7 +77,17 @@ def random_problem(seed: int, dim: int, n: int, noise_std: float, prior_variance
 
 
 def member_weights(problem: Problem, form: int, key: jax.Array, num_members: int = NUM_MEMBERS) -> np.ndarray:
-    """The members' theta after fitting form 1 (anchored weights) or 2 (additive prior), [member, dim]."""
+    """Fit an ensemble to a problem.
+
+    Args:
+        problem: The problem.
+        form: Form of lemma 3: 1 (weights regularised towards an anchor) or 2 (additive prior).
+        key: A PRNG key.
+        num_members: Number of members.
+
+    Returns:
+        Theta of each member, [member, dim].
+    """
     weight = problem.noise_std**2 / problem.prior_variance
     std = float(np.sqrt(problem.prior_variance))
     if form == 1:
@@ -75,7 +105,14 @@ def member_weights(problem: Problem, form: int, key: jax.Array, num_members: int
 
 
 def exact_posterior(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-    """Equation (3)."""
+    """Return the exact posterior, equation (3).
+
+    Args:
+        problem: The problem.
+
+    Returns:
+        Its mean and covariance.
+    """
     belief = ExactBayes(prior_variance=problem.prior_variance, noise_std=problem.noise_std)
     start = belief.init(jax.random.key(0), problem.x[0])
     state = belief.observe(start, plain_batch(problem.x, problem.y[:, None]))
@@ -84,8 +121,17 @@ def exact_posterior(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
 
 
 def agreement(samples: np.ndarray, mean: np.ndarray, cov: np.ndarray) -> tuple[float, float]:
-    """p-values that samples come from N(mean, cov): of their mean (chi-squared of its Mahalanobis distance) and of
-    their covariance (likelihood ratio, chi-squared with d(d+1)/2 degrees of freedom)."""
+    """Test whether samples come from N(mean, cov).
+
+    Args:
+        samples: Samples [sample, dim].
+        mean: Mean of the distribution.
+        cov: Covariance of the distribution.
+
+    Returns:
+        p-values of the sample mean (chi-squared test of its Mahalanobis distance) and of the sample covariance
+        (likelihood ratio test, chi-squared with d(d+1)/2 degrees of freedom).
+    """
     k, dim = samples.shape
     whitened = np.linalg.solve(np.linalg.cholesky(cov), (samples - mean).T).T
     p_mean = stats.chi2.sf(k * np.sum(whitened.mean(axis=0) ** 2), dim)

@@ -1,4 +1,4 @@
-"""Lemma 2: independent variational inference on the Bellman error propagates no uncertainty."""
+"""Lemma 2: independent variational inference on the Bellman error does not propagate uncertainty."""
 
 from collections.abc import Iterator
 
@@ -14,8 +14,14 @@ SAMPLES, STEPS = 256, 3000
 
 
 def lemma_2() -> Iterator[Check]:
-    """X ~ N(mu, sigma²) fitted to Y ~ N(2, 3²) by squared error on samples, X and Y independent; beside it the
-    ensemble's pairing, where X and Y share their randomness, and sigma survives."""
+    """Fit X ~ N(mu, sigma²) to Y ~ N(2, 3²) by squared error on samples.
+
+    With X and Y independent sigma vanishes; with the pairing of an ensemble, where X and Y share their randomness, it
+    remains.
+
+    Yields:
+        The checks.
+    """
     mean, std = fit_normal(paired=False)
     yield Check("lemma 2", "mu*, X and Y independent", mean, f"{MEAN_Y} ± 0.1", abs(mean - MEAN_Y) < 0.1)
     yield Check("lemma 2", "sigma*, X and Y independent", std, "0 ± 0.05", std < 0.05)
@@ -26,7 +32,14 @@ def lemma_2() -> Iterator[Check]:
 
 
 def fit_normal(paired: bool) -> tuple[float, float]:
-    """mu and |sigma| that minimise E[(X - Y)²], found by stochastic gradients from mu = 0, sigma = 1."""
+    """Minimise E[(X - Y)²] by stochastic gradients from mu = 0, sigma = 1.
+
+    Args:
+        paired: Whether X and Y share their randomness.
+
+    Returns:
+        The optimal mu and |sigma|.
+    """
     optimizer = optax.adam(optax.cosine_decay_schedule(0.05, STEPS))
 
     def loss(params: Float[Array, "2"], key: Array) -> Float[Array, ""]:

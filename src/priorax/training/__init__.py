@@ -1,1 +1,1 @@
-"""Training: agents meet environments (`live`, algorithm 3), and everything that is kept of it."""
+"""Training: agents in environments (`live`, algorithm 3), with logs, checkpoints and evaluation."""

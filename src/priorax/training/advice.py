@@ -1,4 +1,4 @@
-"""Whether a prior's scale suits a run: what is left of the priors where data has spoken, and how far members differ."""
+"""Diagnostics of the prior scale of a run: the remaining influence of the priors, and the diversity of members."""
 
 from typing import Any, NamedTuple
 
@@ -8,59 +8,72 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from priorax.agents import QLearner
-from priorax.beliefs import ENSEMBLES, BeliefState, belief_values
-from priorax.heads import Scalar
+from priorax.beliefs import Belief, BeliefState, values_of
 
 LEAST_UPDATES = 2000
-"""Before so many, nothing is said."""
+"""Number of updates before any advice is given."""
 ROWS = 256
-"""Transitions that are looked at."""
+"""Number of transitions that are examined."""
 
 
 class Doubt(NamedTuple):
-    """At transitions drawn from replay."""
+    """Epistemic uncertainty at transitions sampled from replay."""
 
     left: float
-    """How much of the priors is still in the values of the actions taken: the slope of what members differ by in value
-    on what they differ by in prior. 1: as at the start; 0: the data has replaced them."""
+    """Remaining influence of the priors on the values of the actions taken: the slope of the regression of members'
+    deviations in value on their deviations in prior. 1: as initially; 0: the data has replaced the priors."""
     explained: float
-    """The share of the variance between members that this explains."""
+    """Fraction of the variance between members that this regression explains."""
     differ: float
-    """How far members differ in what they hope for, the value of their best action: a standard deviation."""
+    """Standard deviation over members of the value of the greedy action."""
     kept: float
-    """The same as a share of how far they differed at the start."""
+    """The same as a fraction of its initial value."""
 
 
-def measure(agent: QLearner, belief: BeliefState, obs: Any, action: Any) -> Doubt | None:
-    """At a batch of transitions; nothing where there is no ensemble with prior functions and plain values."""
-    owner = agent.belief
-    if not isinstance(owner, ENSEMBLES) or owner.prior is None or owner.num_members == 1:
+def measure(owner: Belief, belief: BeliefState, obs: Any, action: Any) -> Doubt | None:
+    """Measure the remaining influence of the priors at a batch of transitions.
+
+    Args:
+        owner: The belief.
+        belief: State of the belief.
+        obs: A batch of observations.
+        action: The actions taken there.
+
+    Returns:
+        The measurements; None unless the belief is an ensemble with prior functions in units of reward.
+    """
+    if owner.num_members in (None, 1) or not owner.has_prior or not owner.head.in_reward_units:
         return None
-    return Doubt(*map(float, _measure(agent, belief, obs, action))) if isinstance(owner.head, Scalar) else None
+    return Doubt(*map(float, _measure(owner, belief, obs, action)))
 
 
 @eqx.filter_jit
-def _measure(agent: QLearner, belief: BeliefState, obs: Any, action: Any) -> tuple[Array, Array, Array, Array]:
-    owner: Any = agent.belief
-    values = belief_values(owner, belief, jax.random.key(0), obs)
-    prior = owner.prior_scale * owner.prior_values(belief, obs)[..., 0]
+def _measure(owner: Belief, belief: BeliefState, obs: Any, action: Any) -> tuple[Array, Array, Array, Array]:
+    values = _members(owner, belief, obs)
+    raw = owner.prior_values(belief, obs)
+    assert raw is not None
+    prior = owner.prior_scale * raw[..., 0]
     rows = jnp.arange(values.shape[1])
     q, p = (part[:, rows, action] for part in (values, prior))
     q, p = q - q.mean(axis=0), p - p.mean(axis=0)
     both, own, whole = jnp.sum(q * p), jnp.sum(p * p), jnp.sum(q * q)
     fresh = owner.init(jax.random.key(0), jax.tree.map(lambda leaf: leaf[0], obs))  # as good as what it began with
-    now, then = (_hopes(part) for part in (values, belief_values(owner, fresh, jax.random.key(0), obs)))
+    now, then = (_hopes(part) for part in (values, _members(owner, fresh, obs)))
     return both / (own + 1e-12), both**2 / (own * whole + 1e-12), now, now / (then + 1e-12)
 
 
+def _members(owner: Belief, belief: BeliefState, obs: Any) -> Array:
+    """Values of all members, whatever is drawn of them."""
+    return values_of(owner.head, owner.forward(belief, jax.random.key(0), obs, shared=True))
+
+
 def _hopes(values: Array) -> Array:
-    """How far members differ in the value of their best action."""
+    """Compute the standard deviation over members of the value of the greedy action."""
     return jnp.sqrt(jnp.mean(jnp.var(jnp.max(values, axis=-1), axis=0)))
 
 
 class Adviser:
-    """Looks at a run now and then, and says each thing once."""
+    """Gives advice on the prior scale during a run, each piece of advice once."""
 
     def __init__(self, prior_scale: float) -> None:
         self.prior_scale = prior_scale
@@ -70,28 +83,40 @@ class Adviser:
     def look(
         self, found: Doubt | None, updates: int, cells: int | None, returns: list[float], learned: bool
     ) -> str | None:
-        """What there is to say. `cells`: distinct states seen, if they are counted; `learned`: whether anything was.
+        """Check whether the prior scale is too large or too small.
 
-        Too large: values are still the priors' where data has spoken, or members hope for much more than was ever seen
-        though nothing new is left to be seen. Too small: they all hope for much the same, nothing new is seen any more,
-        and yet nothing was learned.
+        Too large: values at visited states are still dominated by the priors, or members are far more optimistic than
+        any return seen although no new states are found. Too small: members agree and no new states are found, although
+        nothing was learned.
+
+        Args:
+            found: Measurements at transitions from replay.
+            updates: Number of updates so far.
+            cells: Number of distinct states seen, if they are counted.
+            returns: Returns of episodes so far.
+            learned: Whether returns have improved.
+
+        Returns:
+            The advice, or None.
         """
         new, self.cells = cells is None or cells > 1.02 * self.cells, cells or 0
         if found is None or updates < LEAST_UPDATES:
             return None
         if found.left > 0.5 and found.explained > 0.5:
             return self._once(
-                "large", f"after {updates:,} updates {found.left:.0%} of it is in what was tried", "a third"
+                "large",
+                f"after {updates:,} updates {found.left:.0%} of it is left in the values of actions taken",
+                "a third",
             )
         if new or learned:
             return None
         size = max(1.0, float(np.sqrt(np.mean(np.square(returns))))) if returns else 1.0
-        seen = f"nothing new is seen ({cells:,} states) and little was learned"
+        seen = f"no new states are found ({cells:,} so far) and returns do not improve"
         if found.differ > 3 * size:
-            why = f"members differ by {found.differ:.2g} in what they hope for, returns are about {size:.2g}"
+            why = f"greedy values differ by {found.differ:.2g} between members, returns are about {size:.2g}"
             return self._once("large", f"{why}, {seen}", "a third")
         if found.kept < 0.1 and found.differ < size / 10:
-            why = f"members differ by only {found.kept:.0%} of what they did at first"
+            why = f"members differ by only {found.kept:.0%} of the initial amount"
             return self._once("small", f"{why}, {seen}", "three times")
         return None
 
@@ -103,7 +128,14 @@ class Adviser:
 
 
 def better(returns: list[float]) -> bool:
-    """Whether the last twenty are better than the first, beyond half of their spread; unknown counts as so."""
+    """Check whether the last twenty returns are better than the first, by more than half of their standard deviation.
+
+    Args:
+        returns: Returns of episodes, in order.
+
+    Returns:
+        True if they are, or if there are too few episodes to tell.
+    """
     if len(returns) < 40:
         return True
     first, last = np.asarray(returns[:20]), np.asarray(returns[-20:])

@@ -1,4 +1,4 @@
-"""Many bandits at once: a scan over rounds, vmapped over seeds, each with a bandit of its own."""
+"""Bandit runs in bulk: a scan over steps, vmapped over seeds, each with a bandit of its own."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,13 +16,39 @@ from priorax.envs.jax.bandits import Bandit
 def cumulative_regret(
     bandit: Bandit, sampler: Sampler, *, steps: int, seeds: int, seed: int = 0
 ) -> Float[Array, "seed step"]:
-    """The regret of each seed after each step, ties broken at random; `seed` makes other bandits and other luck."""
+    """Compute the cumulative regret of each seed after each step, breaking ties at random.
+
+    Args:
+        bandit: The bandit.
+        sampler: The algorithm.
+        steps: Number of steps.
+        seeds: Number of independent runs.
+        seed: Base seed of bandits and algorithms.
+
+    Returns:
+        Cumulative regret.
+
+    Raises:
+        ValueError: If the sampler cannot learn from that many rewards.
+    """
     positive_int("seeds", seeds)
     return compiled_regret(bandit, sampler, steps)(jax.random.split(jax.random.key(seed), seeds))
 
 
 def compiled_regret(bandit: Bandit, sampler: Sampler, steps: int) -> Callable[[PRNGKeyArray], Array]:
-    """A function of the seeds' keys, compiled at its first call."""
+    """Create a jitted function from PRNG keys [seed] to the cumulative regret.
+
+    Args:
+        bandit: The bandit.
+        sampler: The algorithm.
+        steps: Number of steps.
+
+    Returns:
+        The function.
+
+    Raises:
+        ValueError: If the sampler cannot learn from that many rewards.
+    """
     positive_int("steps", steps)
     if sampler.steps is not None and steps > sampler.steps:
         raise ValueError(

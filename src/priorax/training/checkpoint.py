@@ -1,11 +1,12 @@
-"""Checkpoints in a folder, of the compiled loop and of the host alike: killed at any moment, a run has its last one.
+"""Atomic checkpoints in a folder, for every backend: a run that is killed at any moment keeps its last one.
 
-    state-<step>.safetensors            everything but replay
-    replay-<first>-<end>.safetensors    what was inserted in [first, end): each is written once
-    commit-<step>.json                  which of these files make a checkpoint, and how long the rows' file was then
+    state-<step>.safetensors            everything except replay
+    replay-<first>-<end>.safetensors    insertions into replay in [first, end): each file is written once
+    commit-<step>.json                  the files of a checkpoint, and the length of episodes.csv at that time
 
-The commit comes last and at once: a checkpoint is there or it is not, and rows beyond its length are cut off when
-the run goes on. The last two are kept, and only files that they name. Every file carries a checksum of itself.
+The commit is written last and atomically: a checkpoint exists completely or not at all, and rows beyond its length are
+removed when the run is resumed. The last two checkpoints are kept, with the files that they name. Every file has a
+checksum.
 """
 
 import contextlib
@@ -15,79 +16,85 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from priorax.storage import BadFile, Content, read, write, write_atomically
+from priorax.training.records import Arrays, Snapshot
 
 KEPT = 2
 
-Arrays = dict[str, np.ndarray]
-
 
 class Commit(NamedTuple):
-    """What makes a checkpoint."""
+    """Contents of a commit file."""
 
     step: int
+    """Number of actions taken."""
     state: str
+    """Name of the state file."""
     segments: list[tuple[int, int]]
-    """What was inserted into replay in [first, end), a file each, oldest first."""
+    """Intervals [first, end) of insertions into replay, one file each, oldest first."""
+    episodes: int
+    """Number of finished episodes."""
     rows_bytes: int
-    tally: Any
+    """Length of episodes.csv with these episodes."""
 
 
-class Commits:
+class Checkpoints:
     """The checkpoints in a folder."""
 
-    def __init__(self, folder: Path, tally: Callable[..., Any]) -> None:
-        """`tally`: what a run counts, a named tuple."""
-        self.folder, self.tally = folder, tally
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.last = self._newest()
 
-    def add(
-        self,
-        step: int,
-        state: Arrays,
-        tally: Any,
-        rows_bytes: int,
-        time: int = 0,
-        capacity: int = 0,
-        inserted: Callable[[int, int], Arrays] = lambda first, end: {},
-    ) -> None:
-        """Write what is new since the last one, then commit. `time`: insertions into replay so far, of which it keeps
-        `capacity`; `inserted(first, end)` are some of them."""
+    def save(self, snapshot: Snapshot, episodes: int, rows_bytes: int) -> None:
+        """Write what is new since the last checkpoint, then commit.
+
+        Args:
+            snapshot: State of the run.
+            episodes: Number of finished episodes.
+            rows_bytes: Length of episodes.csv with these episodes.
+        """
         self.folder.mkdir(exist_ok=True)
         segments = list(self.last.segments) if self.last else []
-        first = max(segments[-1][1] if segments else 0, time - capacity)
-        if first < time:
-            write(self.folder / _replay((first, time)), Content("replay", {}, inserted(first, time)))
-            segments.append((first, time))
-        segments = [part for part in segments if part[1] > time - capacity]
-        name = f"state-{step}.safetensors"
-        write(self.folder / name, Content("run", {}, state))
-        commit = Commit(step, name, segments, rows_bytes, tally)
-        described = {**commit._asdict(), "tally": tally._asdict()}
+        if snapshot.replay is not None:
+            time, capacity, inserted = snapshot.replay
+            first = max(segments[-1][1] if segments else 0, time - capacity)
+            if first < time:
+                write(self.folder / _replay((first, time)), Content("replay", {}, inserted(first, time)))
+                segments.append((first, time))
+            segments = [part for part in segments if part[1] > time - capacity]
+        name = f"state-{snapshot.step}.safetensors"
+        write(self.folder / name, Content("run", {}, snapshot.state))
+        commit = Commit(snapshot.step, name, segments, episodes, rows_bytes)
+        described = commit._asdict()
         sealed = {**described, "sha256": _digest(described)}
-        write_atomically(self.folder / f"commit-{step}.json", json.dumps(sealed).encode())
+        write_atomically(self.folder / f"commit-{snapshot.step}.json", json.dumps(sealed).encode())
         self.last = commit
         self._clean()
 
     def state(self) -> Arrays:
-        """Everything but replay."""
+        """Load everything except replay from the last checkpoint.
+
+        Returns:
+            Arrays by name.
+        """
         assert self.last is not None
         return read(self.folder / self.last.state).arrays
 
     def replay(self) -> Iterator[tuple[int, int, Arrays]]:
-        """What was inserted, oldest first: from when, to when, and what."""
+        """Load the insertions into replay, oldest first.
+
+        Returns:
+            An iterator of first time, end time and arrays.
+        """
         assert self.last is not None
         for first, end in self.last.segments:
             yield first, end, read(self.folder / _replay((first, end))).arrays
 
     @contextlib.contextmanager
     def explained(self) -> Iterator[None]:
-        """Say of a damaged file which checkpoint it was of, and which one is whole.
+        """Add the remedy to errors about damaged files: the checkpoint they belong to, and the newest intact one.
 
         Raises:
-            BadFile: If the block met a file that is damaged or missing.
+            BadFile: If the block raised it for a damaged or missing file.
         """
         try:
             yield
@@ -96,7 +103,14 @@ class Commits:
             raise BadFile(f"the checkpoint of step {self.last.step} is damaged: {error}; {self.remedy()}") from None
 
     def remedy(self, serves: Callable[[Commit], bool] = lambda commit: True) -> str:
-        """How to go on from the newest checkpoint that is whole, but for the last; `serves` says what else it needs."""
+        """Describe how to continue from the newest intact checkpoint, other than the last.
+
+        Args:
+            serves: Further condition that the checkpoint must satisfy.
+
+        Returns:
+            The remedy, for an error message.
+        """
         newer: list[Path] = []
         for path in sorted(self.folder.glob("commit-*.json"), key=_step, reverse=True):
             if newer and self._whole(path, serves):
@@ -105,7 +119,7 @@ class Commits:
         return "no older checkpoint is whole: start the run again with --overwrite"
 
     def _whole(self, path: Path, serves: Callable[[Commit], bool]) -> bool:
-        """Whether a commit, and all files that it names, are as they were written, and it serves."""
+        """Check that a commit and all files that it names are intact, and that it satisfies the condition."""
         try:
             commit = self._read(path)
             for name in (commit.state, *map(_replay, commit.segments)):
@@ -129,14 +143,14 @@ class Commits:
             if found.pop("sha256") != _digest(found):
                 raise BadFile(f"{path} was altered or damaged since it was written (its checksum differs)")
             segments = [(int(first), int(end)) for first, end in found.pop("segments")]
-            return Commit(segments=segments, tally=self.tally(**found.pop("tally")), **found)
+            return Commit(segments=segments, **found)
         except BadFile:
             raise
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise BadFile(f"{path} is damaged ({error!r})") from None
 
     def _clean(self) -> None:
-        """Keep the last commits and what they name; a commit that cannot be read names nothing, and goes."""
+        """Delete all but the last commits and the files that they name; unreadable commits are deleted."""
         kept, named = 0, set()
         for path in sorted(self.folder.glob("commit-*.json"), key=_step, reverse=True):
             try:
@@ -154,7 +168,7 @@ class Commits:
 
 
 def _digest(described: Mapping[str, Any]) -> str:
-    """A checksum of a commit as JSON has it."""
+    """Compute the checksum of a commit's JSON."""
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
 
 
@@ -164,6 +178,6 @@ def _replay(part: Any) -> str:
 
 
 def _step(path: Path) -> int:
-    """The step in a commit's name; of a file that only looks like one, -1."""
+    """Parse the step in a commit's file name; -1 if it is not a commit."""
     number = path.stem.removeprefix("commit-")
     return int(number) if number.isascii() and number.isdigit() else -1

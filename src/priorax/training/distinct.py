@@ -1,4 +1,4 @@
-"""Distinct states seen so far: how far an agent has got around."""
+"""Counting distinct states seen, a measure of exploration."""
 
 import hashlib
 import math
@@ -10,16 +10,17 @@ import numpy as np
 from priorax.envs.host.atari import Atari, cells
 
 STEPS = 8
-"""Cells of a number that is seen, between zero and its bound."""
+"""Cells of a continuous component between zero and its bound."""
 EXACT = 100_000
-"""Distinct cells that are counted exactly; beyond, approximately."""
+"""Number of distinct cells that are counted exactly; beyond it the count is approximate."""
 REGISTER_BITS = 14
-"""2^14 registers of a byte: a standard error of 0.8%."""
+"""2^14 one-byte registers: a standard error of 0.8%."""
 
 
 class Distinct:
-    """How many different byte strings were seen, in bounded memory: exactly up to `exact`, beyond that by HyperLogLog
-    (Flajolet et al. 2007; standard error 0.8%). The count never falls."""
+    """Number of distinct byte strings seen, in bounded memory: exact up to `exact`, then by HyperLogLog (Flajolet et
+    al. 2007; standard error 0.8%). The count never decreases.
+    """
 
     def __init__(self, exact: int = EXACT) -> None:
         self.exact = exact
@@ -27,7 +28,11 @@ class Distinct:
         self._registers = np.zeros(0, np.uint8)
 
     def update(self, found: Iterable[bytes]) -> None:
-        """See some more."""
+        """Add byte strings.
+
+        Args:
+            found: The byte strings.
+        """
         if self._seen is not None:
             self._seen.update(found)
             if len(self._seen) <= self.exact:
@@ -47,7 +52,11 @@ class Distinct:
         return max(self.exact + 1, round(float(estimate)))
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """What was seen, for a file."""
+        """Export the state, for a file.
+
+        Returns:
+            Arrays by name.
+        """
         if self._seen is None:
             return {"registers": self._registers}
         found = sorted(self._seen)
@@ -57,7 +66,11 @@ class Distinct:
         }
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Go on from what `arrays` gave."""
+        """Restore the state.
+
+        Args:
+            arrays: The result of `arrays`.
+        """
         if "registers" in arrays:
             self._seen, self._registers = None, np.array(arrays["registers"])
             return
@@ -74,13 +87,17 @@ class Distinct:
 
 
 class Cells:
-    """How many cells the frames of a world have been in. Beyond `EXACT` of them the count is approximate."""
+    """Number of distinct cells visited in a world. Beyond `EXACT` cells the count is approximate."""
 
     def __init__(self, world: Any) -> None:
         self.distinct, self._cells = Distinct(), measure(world)
 
     def __call__(self, frames: np.ndarray) -> None:
-        """Look at a batch."""
+        """Count the cells of a batch of frames.
+
+        Args:
+            frames: The frames.
+        """
         self.distinct.update(self._cells(frames))
 
     def __len__(self) -> int:
@@ -88,8 +105,17 @@ class Cells:
 
 
 def measure(world: Any) -> Callable[[np.ndarray], list[bytes]]:
-    """What tells a batch of that world's frames apart: of Atari screens the cells of Go-Explore (a frame of 11 x 8 with
-    8 greys); of indices each; of a few numbers boxes, an eighth of their bounds wide; else what was seen, exactly."""
+    """Choose the discretisation of frames into cells.
+
+    Atari screens: the cells of Go-Explore (11 x 8 pixels with 8 grey levels); indices: themselves; vectors of a few
+    numbers: boxes of an eighth of their bounds; anything else: exact equality.
+
+    Args:
+        world: The environments.
+
+    Returns:
+        A function from a batch of frames to byte strings.
+    """
     if isinstance(world, Atari):
         return cells
     scale = getattr(world, "input_scale", ())

@@ -1,70 +1,44 @@
-"""`Explorer`: an agent in an environment that is not compiled, to train, look at, deploy, save and load.
+"""`Explorer`: an agent in an environment on the host, to train, evaluate, deploy, save and load.
 
     agent = Explorer("gymnasium:CartPole-v1", seed=0)
     agent.learn(total_steps=20_000)
     agent.predict(obs)
 
-What it explores with (one member for each episode) and what it deploys (the mean of all, unless told) are two things.
+Exploration follows one member per episode; deployment uses the mean over members by default.
 """
 
 import contextlib
-import dataclasses
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from priorax.agents import QLearner, settings
-from priorax.agents.deploy import DEPLOY, Values, best, values
-from priorax.checks import checked_seed, one_of, positive_int
-from priorax.envs.adapt import World, as_world
-from priorax.envs.host.vector import VectorWorld
-from priorax.envs.interface import Interface, interface_of
+from priorax.agents import Agent, Settings
+from priorax.agents.deploy import Values
+from priorax.checks import checked_seed, positive_int
+from priorax.envs.adapt import World
+from priorax.envs.interface import Interface
 from priorax.progress import count_bar
-from priorax.training.advice import ROWS, Adviser, better, measure
-from priorax.training.backends.host import host_for
-from priorax.training.backends.host_files import (
-    HostCheckpoints,
-    HostEpisode,
-    HostSnapshot,
-    HostTally,
-    mean_of_last,
-    parse_row,
-)
-from priorax.training.backends.planner_host import PlannerHost
-from priorax.training.distinct import Cells
-from priorax.training.folder import RunFolder, describe_run, read_config, read_rows, replaced
+from priorax.training.checkpoint import Checkpoints
+from priorax.training.evaluate import Evaluations
+from priorax.training.folder import RunFolder, read_config, read_episodes, replaced
 from priorax.training.history import History
 from priorax.training.policy import Policy, interface_in, restored
-from priorax.training.prior_scale import with_proposal, without_auto
-from priorax.training.request import preset_for, preset_in, resumed
-
-LOOK_EVERY = 1000
-"""Updates between two looks at whether the prior's scale suits."""
-
-
-class Round(NamedTuple):
-    """One action in every lane, and what came of it."""
-
-    steps: int
-    """Actions so far, over all lanes."""
-    episodes: list[HostEpisode]
-    """That ended in it."""
-    evaluation: list[float] | None
-    """Returns of what is deployed, in episodes of its own, where they were due."""
-    advice: str | None
-    """On the prior's scale, where there is something to say."""
+from priorax.training.records import Episode, Round, mean_of_last
+from priorax.training.request import NAMES, resumed
+from priorax.training.setup import set_up
+from priorax.training.trainer import Trainer
 
 
 class Explorer:
-    """See the module's docstring."""
+    """An agent in an environment on the host, to train, evaluate, deploy, save and load."""
 
     def __init__(
         self,
         env: World,
-        agent: str = "bsp",
+        agent: str | Agent = "bsp",
         *,
         preset: str | None = None,
         seed: int = 0,
@@ -72,59 +46,53 @@ class Explorer:
         game: str | None = None,
         **changes: Any,
     ) -> None:
-        """`env`: a name (gymnasium:CartPole-v1, gymnax:..., bsuite:..., or one of ours), a Gymnasium environment, a
-        function that makes one, a vector of them, a dm_env environment, one in gymnax's shape, or a `VectorWorld`.
+        """Create an untrained agent and its environments.
 
-        `agent` by name and `preset` of its hyperparameters, with `changes` to them (`agents.Settings`);
-        prior_scale="auto" has a scale proposed. Everything random follows from `seed`, but for what an environment
-        object draws by itself.
+        Args:
+            env: A name (gymnasium:CartPole-v1, gymnax:..., bsuite:..., or a built-in one), a Gymnasium environment, a
+                function that creates one, a Gymnasium vector environment, a dm_env environment, a gymnax environment,
+                or a `VectorWorld`.
+            agent: A name, or a custom agent (`agents.base`).
+            preset: Preset of hyperparameters; by default that of the environment.
+            seed: Seed of all randomness, except that of an environment passed as an object.
+            size: Size of environments that have one.
+            game: The game, for `env="atari"`.
+            **changes: New values of hyperparameters; prior_scale="auto" chooses the scale automatically.
+
+        Raises:
+            ValueError: If an argument is invalid.
         """
         checked_seed(seed)
-        name = env if isinstance(env, str) else f"object:{_name(env)}"
-        self.make = lambda lanes, hold=1: as_world(env, lanes, size=size, game=game, seed=seed, hold=hold)
-        if preset is None and isinstance(env, str):
-            preset = preset_for(env)
-        elif preset is None:
-            world, shared = self.make(1)
-            preset = preset_in(world)
-            if not shared:
-                world.close()
-        chosen = settings(agent, preset, **without_auto(changes))
-        self.world, self.shared = self.make(chosen.lanes, chosen.hold)
-        chosen = with_proposal(chosen, changes, lambda: self.world, seed)
-        self.settings, self.seed = dataclasses.replace(chosen, lanes=self.world.num_envs), seed
-        self.asked: dict[str, Any] = {
-            "agent": agent,
-            "env": name,
-            "game": game,
-            "size": size,
-            "seed": seed,
-            "preset": preset,
-        }
-        self.interface = interface_of(self.world)
-        self.cells = Cells(self.world)
-        self.host = host_for(self.settings, self.world, seed, look=self.cells)
-        self.history: History[HostEpisode] = History(HostEpisode)
-        """Episodes of exploration that ended, all of them; in memory are the newest 10,000 to 20,000."""
-        self.adviser = Adviser(chosen.prior_scale)
+        setup = set_up(agent, env, backend="host", game=game, size=size, seed=seed, preset=preset, changes=changes)
+        self.trainer = Trainer(setup)
         self.evaluations = 0
-        self.rng = np.random.default_rng([seed, 2])
-        """For what is deployed; exploring has its own."""
-        self._policy: tuple[Any, Policy] | None = None
-        """The last one asked for, and the state that it was taken from."""
-        self.apart: VectorWorld | None = None
-        """Where evaluations are played, once there was one."""
 
     @property
     def steps(self) -> int:
-        """Actions so far, over all lanes."""
-        return self.host.steps
+        """Number of actions taken so far, over all lanes."""
+        return self.trainer.steps
+
+    @property
+    def settings(self) -> Settings:
+        """The hyperparameters."""
+        return self.trainer.setup.settings
+
+    @property
+    def history(self) -> History[Episode]:
+        """All finished episodes of exploration; the newest 10,000 to 20,000 are in memory."""
+        return self.trainer.history
 
     @property
     def num_members(self) -> int:
-        """K; 1 where there is no ensemble."""
-        agent = self.host.agent
-        return agent.belief.num_streams if isinstance(agent, QLearner) else 1
+        """Ensemble size K; 1 without an ensemble."""
+        return self.policy.num_members
+
+    @property
+    def interface(self) -> Interface:
+        """Observations and actions of the environment."""
+        found = self.trainer.backend.interface
+        assert found is not None
+        return found
 
     def learn(
         self,
@@ -136,18 +104,18 @@ class Explorer:
         deploy: str = "mean",
         progress: bool = False,
     ) -> "Explorer":
-        """Explore and learn.
+        """Train the agent.
 
         Args:
-            total_steps: So many actions more, over all lanes.
-            callback: Hears of every round; learning ends where it gives False.
-            evaluate_every: Actions between two trials of what would be deployed; none: never.
-            evaluation_episodes: Of each trial.
-            deploy: What is tried.
-            progress: Show a bar.
+            total_steps: Number of further actions, over all lanes.
+            callback: Function called after every round of actions; training stops if it returns False.
+            evaluate_every: Actions between evaluations of the deployed policy; None: never.
+            evaluation_episodes: Episodes of each evaluation.
+            deploy: How actions are chosen in evaluations, as in `predict`.
+            progress: Whether to show a progress bar.
 
         Returns:
-            Itself.
+            The explorer itself.
 
         Raises:
             ValueError: If a number is below 1, or `deploy` is unknown.
@@ -157,12 +125,13 @@ class Explorer:
         with contextlib.ExitStack() as stack:
             show: Callable[[int, str], None] = lambda done, note: None  # noqa: E731
             if progress:
-                show = stack.enter_context(count_bar(total_steps, f"{self.asked['agent']} on {self.asked['env']}"))
+                names = self.trainer.setup.names
+                show = stack.enter_context(count_bar(total_steps, f"{names['agent']} on {names['env']}"))
             begun, deployed = self.steps, ""
             for each in rounds:
                 if each.evaluation is not None:
                     deployed = f"  deployed {np.mean(each.evaluation):.2f}"
-                mean = mean_of_last([row.total_return for row in self.history[-100:]])
+                mean = mean_of_last(self.history)
                 show(each.steps - begun, ("no episode yet" if mean is None else f"return {mean:.2f}") + deployed)
                 said = None if callback is None else callback(each)
                 if isinstance(said, (bool, np.bool_)) and not said:
@@ -177,188 +146,163 @@ class Explorer:
         evaluation_episodes: int = 10,
         deploy: str = "mean",
     ) -> Iterator[Round]:
-        """The same as a generator, without an end where no number is given: an action in every lane at a time."""
+        """Train the agent as a generator, one round of actions at a time.
+
+        Args:
+            total_steps: Number of further actions, over all lanes; None: unlimited.
+            evaluate_every: Actions between evaluations of the deployed policy; None: never.
+            evaluation_episodes: Episodes of each evaluation.
+            deploy: How actions are chosen in evaluations, as in `predict`.
+
+        Returns:
+            An iterator of rounds.
+        """
         if total_steps is not None:
             positive_int("total_steps", total_steps)
-        if evaluate_every is not None:
-            positive_int("evaluate_every", evaluate_every)
-        one_of("deploy", deploy, DEPLOY)
-        positive_int("evaluation_episodes", evaluation_episodes)
-        return self._rounds(total_steps, evaluate_every, evaluation_episodes, deploy)
+        evaluations = Evaluations(evaluate_every, evaluation_episodes, deploy).checked()
+        return self._rounds(total_steps, evaluations)
 
-    def _rounds(self, total: int | None, every: int | None, episodes: int, deploy: str) -> Iterator[Round]:
+    def _rounds(self, total: int | None, evaluations: Evaluations) -> Iterator[Round]:
         end = math.inf if total is None else self.steps + total
         while self.steps < end:
-            before, updates = self.steps, self.host.begun
-            played = self.host.round()
-            advice = self._advice() if self.host.begun // LOOK_EVERY > updates // LOOK_EVERY else None
-            due = every is not None and self.steps // every > before // every
-            evaluation = self.evaluate(episodes, deploy) if due else None
-            new = [
-                HostEpisode(
-                    len(self.history) + i,
-                    self.steps,
-                    each.lane,
-                    each.total_return,
-                    each.length,
-                    self.host.loss,
-                    len(self.cells),
-                )
-                for i, each in enumerate(played, start=1)
-            ]
-            self.history.extend(new)  # last, so that what is interrupted before is in no count
-            yield Round(self.steps, new, evaluation, advice)
+            yield self.trainer.advance(evaluations)
 
     def predict(self, obs: Any, deploy: str | int = "mean") -> Any:
-        """The action for one observation, or those for a batch, as the environment gives and takes them (`Policy`)."""
+        """Choose actions without exploration, as in `Policy.predict`.
+
+        Args:
+            obs: One observation, or a batch of them, in the environment's format.
+            deploy: "mean", "vote", "member", or the index of a member.
+
+        Returns:
+            The action or actions, in the environment's format.
+
+        Raises:
+            ValueError: If an observation has the wrong shape, or there is no such member.
+        """
         return self.policy.predict(obs, deploy)
 
     def values(self, obs: Any) -> Values:
-        """What the members say of one observation, or of a batch: their mean, their spread, and each one's Q."""
+        """Evaluate the Q-values of all members, as in `Policy.values`.
+
+        Args:
+            obs: One observation, or a batch of them, in the environment's format.
+
+        Returns:
+            Mean, standard deviation and each member's values.
+        """
         return self.policy.values(obs)
 
     @property
     def policy(self) -> Policy:
-        """What it has learned so far, to keep: it needs no environment, and goes on learning no further."""
-        if self._policy is None or self._policy[0] is not self.host.state:  # a planner's plans are made once for each
-            self._policy = self.host.state, Policy(self.host.agent, self.host.state, self.interface, self.rng)
-        return self._policy[1]
+        """A copy of the policy learned so far; it needs no environment and does not change with further training."""
+        found = self.trainer.policy
+        assert found is not None
+        return found
 
     @property
-    def belief(self) -> Any:
-        """The state of its belief (`beliefs.BeliefState`) as learned so far; of a planner its plans (`Plans`)."""
-        return self.host.belief
+    def state(self) -> Any:
+        """Current state of the agent."""
+        return self.trainer.backend.state
 
     def evaluate(self, episodes: int = 10, deploy: str = "mean", seed: int | None = None) -> list[float]:
-        """Returns of what is deployed, in so many episodes apart from exploration; nothing is learned from them.
+        """Evaluate the deployed policy in separate episodes, without learning.
 
-        An environment that was handed over as an object is played in itself, and exploration then begins a new episode;
-        any other is made anew. Without a `seed` each evaluation has other random numbers than the one before.
+        If the environment was passed as an object, that object is used and exploration then starts a new episode;
+        otherwise a new environment is created.
+
+        Args:
+            episodes: Number of episodes.
+            deploy: How actions are chosen, as in `predict`.
+            seed: Seed of these episodes; by default different for each evaluation.
+
+        Returns:
+            The returns.
         """
-        positive_int("episodes", episodes)
-        one_of("deploy", deploy, DEPLOY)
         self.evaluations += 1
         if seed is None:
-            seed = int(np.random.SeedSequence([self.seed, self.steps, self.evaluations]).generate_state(1)[0])
-        if self.shared:
-            returns = self._play(self.world, episodes, deploy, seed)
-            self.host.begin_anew()
-            return returns
-        if self.apart is None:
-            self.apart = self.make(self.settings.lanes, self.settings.hold).world
-        return self._play(self.apart, episodes, deploy, seed)
-
-    def _play(self, world: VectorWorld, episodes: int, deploy: str, seed: int) -> list[float]:
-        """Each lane plays its share, so that short episodes are not counted more often than long ones."""
-        rng = np.random.default_rng(seed)
-        lanes = world.num_envs
-        wanted = np.array([len(range(i, episodes, lanes)) for i in range(lanes)])
-        obs, total, over = world.reset(seed % 2**32), np.zeros(lanes), np.zeros(lanes, bool)
-        returns: list[list[float]] = [[] for _ in range(lanes)]
-        functions = len(values(self.host.agent, self.belief, obs).members)
-        member = rng.integers(0, functions, lanes)
-        while any(len(mine) < count for mine, count in zip(returns, wanted, strict=True)):
-            turn = world.step(best(values(self.host.agent, self.belief, obs), deploy, member))
-            total = np.where(over, 0.0, total + turn.reward)  # the step after an end only begins anew
-            over = turn.terminated | turn.truncated
-            for i in np.flatnonzero(over):
-                returns[i].append(float(total[i]))
-            member = np.where(over, rng.integers(0, functions, lanes), member)
-            obs = turn.obs
-        return [total for mine, count in zip(returns, wanted, strict=True) for total in mine[:count]]
-
-    def _advice(self) -> str | None:
-        host = self.host
-        if isinstance(host, PlannerHost) or host.buffer.size == 0:
-            return None
-        drawn = host.buffer.draw(ROWS, np.random.default_rng(host.updates))
-        found = measure(host.agent, self.belief, drawn.obs, drawn.action)
-        returns = [row.total_return for row in self.history.ends()]
-        learned = self.settings.clip_rewards or better(returns)  # clipped, returns do not say what values should be
-        return self.adviser.look(found, host.updates, len(self.cells), returns, learned)
+            seed = self.trainer.setup.evaluation_seed(self.steps, self.evaluations)
+        return self.trainer.evaluate(episodes, deploy, seed)
 
     def save(self, path: Path | str) -> None:
-        """A run's folder, as `priorax train` writes it: it can be loaded, reported on and inspected. One that was saved
-        there before is replaced once this one is whole."""
-        path = Path(path)
-        with replaced(path) as fresh:
-            until = {"steps": self.steps}
-            files = RunFolder(fresh, HostCheckpoints, self.config, until, columns=HostEpisode._fields)
+        """Write the run to a folder, in the format of `priorax train`, for loading, reports and inspection.
+
+        A run that was saved there before is replaced atomically.
+
+        Args:
+            path: The folder.
+        """
+        backend = self.trainer.backend
+        with replaced(Path(path)) as fresh:
+            files = RunFolder(fresh, self.trainer.setup.config, {"steps": self.steps})
             with contextlib.closing(files):
                 files.append(self.history)
-                files.finish(self.snapshot(), {**self.asked, **self.summary()})
+                files.finish(backend.snapshot, len(self.history), {**self.trainer.setup.names, **self.summary()})
 
     @classmethod
     def load(cls, path: Path | str, env: World | None = None) -> "Explorer":
-        """What `save` or `priorax train` wrote. `env` is needed where it was an object: files hold no code.
+        """Load a run that was written by `save` or `priorax train`, to continue it.
 
-        What the compiled loop learned can go on here, with an empty replay.
+        Runs of the compiled scan or of Ray can be continued too, with an empty replay.
+
+        Args:
+            path: The folder.
+            env: The environment, if it was an object: files contain no code.
+
+        Returns:
+            The explorer.
+
+        Raises:
+            ValueError: If the environment is missing, or differs from that of the run.
         """
         path = Path(path)
-        asked = resumed(path, {}, {}, HOST_NAMES)
+        asked = resumed(path, {}, {}, NAMES)
         name = asked.pop("env")
         if env is None:
             if name.startswith("object:"):
                 raise ValueError(f"{str(path)!r} was learned in an object ({name}); pass env=, like the one it was")
             env = name
         changes = asked.pop("changes")
-        agent = cls(env, **asked, **changes)
-        agent.asked["env"] = name
+        explorer = cls(env, **asked, **changes)
+        trainer = explorer.trainer
+        trainer.setup.names["env"] = name
         config = read_config(path)
-        _refuse_another(path, interface_in(config, path), agent.interface)
-        lanes = agent.world.num_envs
+        _refuse_another(path, interface_in(config, path), explorer.interface)
+        lanes = explorer.settings.lanes
         if lanes != changes["lanes"]:
             raise ValueError(f"env has {lanes} lanes, and must have {changes['lanes']} as when {str(path)!r} was saved")
-        if config.get("loop") != "host":
-            agent.host.resume(restored(path, agent.host.agent, agent.interface))
-            return agent
-        checkpoints = HostCheckpoints(path / "checkpoint")
-        if checkpoints.last is None:
-            raise ValueError(f"{str(path)!r} has no checkpoint yet; let the run go on for a while")
-        agent.restore(checkpoints, read_rows(path, parse_row, checkpoints.last.rows_bytes))
-        return agent
-
-    def restore(self, checkpoints: HostCheckpoints, history: list[HostEpisode]) -> None:
-        """Go on from the last checkpoint, with the rows that belong to it."""
-        since = checkpoints.last.tally if checkpoints.last is not None else HostTally()
-        self.host = host_for(self.settings, self.world, self.seed, look=self.cells, since=since.rounds)
-        self.host.resume(checkpoints.restore(self.host.state, self.cells.distinct, self.host.buffer))
-        self.history = History(HostEpisode, history[: since.finished])
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """What run.json says of it."""
-        return describe_run({"loop": "host", **self.asked, "interface": self.interface.as_json()}, self.settings)
-
-    def snapshot(self) -> HostSnapshot:
-        """What a checkpoint holds."""
-        host = self.host
-        return HostSnapshot(host.state, HostTally(host.rounds, len(self.history)), self.cells.distinct, host.buffer)
+        state = restored(path, trainer.backend.agent, explorer.interface)
+        checkpoints = Checkpoints(path / "checkpoint")
+        assert checkpoints.last is not None
+        if config.get("backend") != "host":
+            trainer.backend.resume(state, 0)
+            return explorer
+        trainer.backend.restore(checkpoints)
+        trainer.remember(read_episodes(path, checkpoints.last.rows_bytes, checkpoints.last.episodes))
+        return explorer
 
     def summary(self) -> dict[str, Any]:
-        """How it went so far."""
+        """Summarise the run so far.
+
+        Returns:
+            Values by name.
+        """
         return {
+            "backend": self.trainer.backend.name,
             "steps": self.steps,
             "episodes": len(self.history),
-            "mean_return": mean_of_last([row.total_return for row in self.history[-100:]]),
+            "mean_return": mean_of_last(self.history),
             "best": self.history.best,
-            "cells": len(self.cells),
+            "cells": self.trainer.backend.cells,
         }
 
     def close(self) -> None:
-        """Give back the environments."""
-        self.world.close()
-        if self.apart is not None:
-            self.apart.close()
-
-
-def _name(env: Any) -> str:
-    """Of a class or function, its own; of an object its class's, without wrappers."""
-    return str(getattr(env, "__name__", None) or type(getattr(env, "unwrapped", env)).__name__)
+        """Close the environments."""
+        self.trainer.backend.close()
 
 
 def _refuse_another(path: Path, was: Interface, now: Interface) -> None:
-    """An environment that shows or takes something else than the one a run was learned in."""
+    """Check that observations and actions of an environment are those of a run."""
     for what, before, after in (
         ("observations of shape", was.sight.frame_shape, now.sight.frame_shape),
         ("states", was.num_states, now.num_states),
@@ -369,7 +313,3 @@ def _refuse_another(path: Path, was: Interface, now: Interface) -> None:
                 f"env has {what} {after}, and the run in {str(path)!r} was learned with {before}; pass the environment "
                 "it was learned in"
             )
-
-
-HOST_NAMES = {"agent": "bsp", "env": "atari", "game": None, "size": 10, "seed": 0, "preset": None}
-"""What says which run it is, and what a command that says nothing means."""

@@ -1,11 +1,11 @@
-"""A run's folder.
+"""Files of a run.
 
-run.json          what was asked for, and by which version
+run.json          the arguments of the run, and the version that wrote it
 episodes.csv      one row per episode
 tensorboard/      the same as events
-evaluations.csv   what was deployed, in episodes of its own, where that was asked for
-checkpoint/       see commits.py
-result.json       what came out, once it is done
+evaluations.csv   evaluations of the deployed policy, if requested
+checkpoint/       see checkpoint.py
+result.json       the result, once the run is finished
 """
 
 import contextlib
@@ -16,59 +16,56 @@ import json
 import os
 import shutil
 import time
+import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
-from jaxtyping import PRNGKeyArray
 from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto.event_pb2 import Event
 from tensorboardX.summary import scalar
 
 from priorax.agents import Settings
 from priorax.storage import BadFile, write_atomically
-from priorax.training.backends.scan import Episode, Loop, Snapshot
+from priorax.training.checkpoint import Checkpoints, Commit
+from priorax.training.records import Episode, Snapshot
 from priorax.version import __version__
 
-FORMAT = 2
-"""Of the files in a run's folder; a run of another format cannot be resumed."""
+FORMAT = 3
+"""Format version of the files of a run; a run of another format cannot be resumed."""
 FILES = ("run.json", "episodes.csv", "evaluations.csv", "result.json", "checkpoint", "tensorboard")
-"""What a run writes."""
+"""Files that a run writes."""
 LOCK = ".lock"
 LENGTHS = ("episodes", "steps", "evaluate_every", "evaluation_episodes", "deploy")
-"""Keys that may change on resume."""
+"""Arguments that may change on resume."""
 EVENTS = ("total_return", "length", "average_regret", "solved", "loss", "cells")
 
 
 class RunFolder:
-    """A run's files, open for adding."""
+    """The folder of a run, open for writing."""
 
     def __init__(
         self,
         path: Path,
-        checkpoints: Callable[[Path], Any],
         config: dict[str, Any],
         until: Mapping[str, Any],
         resume: bool = False,
         overwrite: bool = False,
-        columns: Sequence[str] = Episode._fields,
         force: bool = False,
     ) -> None:
-        """Open a new run's folder, or that of one to go on with.
+        """Open the folder of a new run, or of a run to resume.
 
         Args:
-            path: The folder, locked for other processes until `close`.
-            checkpoints: Makes the checkpoints of a folder.
-            config: What the run was asked for.
-            until: How long the run is to be, which may be more when it goes on.
-            resume: Go on with the run in the folder; else the folder must hold none.
+            path: The folder; it is locked for other processes until `close`.
+            config: Configuration of the run.
+            until: Length of the run; it may be longer on resume.
+            resume: Resume the run in the folder; otherwise the folder must not contain a run.
             overwrite: Remove the run in the folder first.
-            columns: Names of a row's columns.
             force: Resume a run of another version of priorax, if its files have the same format.
 
         Raises:
-            ValueError: If the folder is in use, holds a run, or holds one that was asked for differently.
+            ValueError: If the folder is in use, contains a run, or contains a run of another configuration.
             BadFile: If files are damaged.
         """
         self.path = path
@@ -83,11 +80,11 @@ class RunFolder:
             else:
                 _make_room(path, overwrite)
             with self._disk():
-                self.checkpoints = checkpoints(path / "checkpoint")
+                self.checkpoints = Checkpoints(path / "checkpoint")
                 self.config, self.until = config, until
                 if self.checkpoints.last is None:
                     self._begin()
-                    (path / "episodes.csv").write_text(",".join(columns) + "\n")
+                    (path / "episodes.csv").write_text(",".join(Episode._fields) + "\n")
                 self.rows = (path / "episodes.csv").open("ab")
         except BaseException:
             self.lock.release()
@@ -96,7 +93,7 @@ class RunFolder:
         self.events: Any = None
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files and release the lock."""
         for file in (self.rows, self.events):
             with contextlib.suppress(OSError):
                 if file is not None:
@@ -104,64 +101,53 @@ class RunFolder:
         self.lock.release()
 
     def _begin(self) -> None:
-        """Say what the run is; it is under way now."""
+        """Write run.json; the run is now in progress."""
         write_atomically(self.path / "run.json", json.dumps({**self.config, **self.until}, indent=2).encode())
         (self.path / "result.json").unlink(missing_ok=True)
 
-    def restore(self, loop: Loop, key: PRNGKeyArray, params: Any) -> tuple[Snapshot, list[Episode]]:
-        """The last checkpoint and the rows that belong to it; later rows are cut off."""
-        snapshot = self.checkpoints.restore(loop, key, params)
-
-        def steps(rows: list[Episode]) -> tuple[int, int]:
-            taken = sum(row.length for row in rows)
-            return taken, taken - (rows[-1].length if rows else 0) + 1  # the last episode passed the mark
-
-        return snapshot, self.rewind(snapshot.tally.finished, _episode, steps)
-
-    def rewind(
-        self, finished: int, parse: Callable[[Mapping[str, str]], Any], steps: Callable[[list[Any]], tuple[int, int]]
-    ) -> list[Any]:
-        """Go back to the last checkpoint: rows after it are cut off.
-
-        Args:
-            finished: Episodes that the checkpoint counts.
-            parse: Makes a row of what is written, by column.
-            steps: How many steps such rows have, and the least number that leads to just these.
+    def rewind(self) -> list[Episode]:
+        """Return to the last checkpoint: later rows are removed.
 
         Returns:
-            The rows that belong to the checkpoint.
+            The rows up to the checkpoint.
 
         Raises:
             BadFile: If the rows are damaged.
-            ValueError: If the run is longer than what it is to be.
+            ValueError: If the run is already longer than requested.
         """
+        last = self.checkpoints.last
+        assert last is not None
         try:
-            history = read_rows(self.path, parse, self.checkpoints.last.rows_bytes, finished)
+            history = read_episodes(self.path, last.rows_bytes, last.episodes)
         except BadFile as error:
-            raise BadFile(f"{error}; {self.checkpoints.remedy(lambda older: self._rows_serve(older, parse))}") from None
-        for name, (has, least) in {"episodes": (finished, finished), "steps": steps(history)}.items():
+            raise BadFile(f"{error}; {self.checkpoints.remedy(self._rows_serve)}") from None
+        for name, has in (("episodes", last.episodes), ("steps", last.step)):
             wanted = self.until.get(name)
-            if wanted is not None and wanted < least:
+            if wanted is not None and wanted < has:
                 raise ValueError(
                     f"{name}={wanted} is less than the {has} {name} of the run in {str(self.path)!r}; pass at least "
                     f"{has} to go on with it, or start another run"
                 )
         with self._disk():
             self._begin()
-            self.rows.truncate(self.checkpoints.last.rows_bytes)
+            self.rows.truncate(last.rows_bytes)
             self._write_events(history)
         return history
 
-    def _rows_serve(self, commit: Any, parse: Callable[[Mapping[str, str]], Any]) -> bool:
-        """Whether the rows that a checkpoint counts are there."""
+    def _rows_serve(self, commit: Commit) -> bool:
+        """Check that the rows that a checkpoint counts exist."""
         try:
-            read_rows(self.path, parse, commit.rows_bytes, commit.tally.finished)
+            read_episodes(self.path, commit.rows_bytes, commit.episodes)
         except BadFile:
             return False
         return True
 
     def append(self, new: Sequence[Any]) -> None:
-        """Add finished episodes to the rows and events."""
+        """Append finished episodes to the rows and events.
+
+        Args:
+            new: The episodes.
+        """
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows(
             [int(v) if isinstance(v, bool) else v for v in row] for row in new
@@ -171,23 +157,35 @@ class RunFolder:
             self.rows.flush()
             self._write_events(new)
 
-    def checkpoint(self, snapshot: Any, unless_younger_than: float = 0.0) -> None:
-        """Rows to disk first, then the commit that counts them."""
+    def checkpoint(self, snapshot: Callable[[], Snapshot], episodes: int, unless_younger_than: float = 0.0) -> None:
+        """Flush the rows to disk, then write a checkpoint.
+
+        Args:
+            snapshot: Function that gives the state of the run.
+            episodes: Number of finished episodes.
+            unless_younger_than: Minimum number of seconds since the last checkpoint; otherwise nothing is written.
+        """
         if time.monotonic() - self.saved_at < unless_younger_than:
             return
         with self._disk():
             os.fsync(self.rows.fileno())
-            self.checkpoints.save(snapshot, self._bytes(snapshot.tally.finished))
+            self.checkpoints.save(snapshot(), episodes, self._bytes(episodes))
         self.saved_at = time.monotonic()
 
-    def finish(self, snapshot: Any, summary: dict[str, Any]) -> None:
-        """Say what came out; a last checkpoint lets the run be made longer."""
-        self.checkpoint(snapshot)
+    def finish(self, snapshot: Callable[[], Snapshot], episodes: int, summary: dict[str, Any]) -> None:
+        """Write the result, and a last checkpoint, from which the run can be extended.
+
+        Args:
+            snapshot: Function that gives the state of the run.
+            episodes: Number of finished episodes.
+            summary: The result, for JSON.
+        """
+        self.checkpoint(snapshot, episodes)
         with self._disk():
             write_atomically(self.path / "result.json", json.dumps(summary, indent=2).encode())
 
     def _bytes(self, episodes: int) -> int:
-        """The length of the rows' file with so many episodes in it."""
+        """Get the length of episodes.csv with that many episodes."""
         with (self.path / "episodes.csv").open("rb") as file:
             for _ in range(episodes + 1):
                 file.readline()
@@ -203,14 +201,14 @@ class RunFolder:
             self.events = EventsWriter(str(folder / "events"))
         for row in new:
             event = Event(wall_time=time.time(), step=row.episode)
-            for name in (name for name in EVENTS if hasattr(row, name)):
+            for name in (name for name in EVENTS if getattr(row, name) is not None):
                 event.summary.MergeFrom(scalar(name, float(getattr(row, name))))
             self.events.write_event(event)
         self.events.flush()
 
     @contextlib.contextmanager
     def _disk(self) -> Iterator[None]:
-        """A full disk costs nothing but what is newer than the last checkpoint."""
+        """Explain errors of a full disk: only what is newer than the last checkpoint is lost."""
         try:
             yield
         except OSError as error:
@@ -222,10 +220,16 @@ class RunFolder:
 
 
 def locked(path: Path) -> FileLock:
-    """A lock on a folder, for one writer; it ends with the process that holds it.
+    """Lock a folder for one writer; the lock ends with the process.
+
+    Args:
+        path: The folder.
+
+    Returns:
+        The lock.
 
     Raises:
-        ValueError: If another run holds it.
+        ValueError: If another process holds it.
     """
     lock = FileLock(path / LOCK)
     try:
@@ -238,20 +242,44 @@ def locked(path: Path) -> FileLock:
 
 
 def describe_run(asked: Mapping[str, Any], chosen: Settings) -> dict[str, Any]:
-    """What run.json says."""
+    """Create the contents of run.json.
+
+    Args:
+        asked: Arguments of the run.
+        chosen: Hyperparameters.
+
+    Returns:
+        Values by name.
+    """
     return {**asked, "settings": as_json(chosen), "version": __version__, "format": FORMAT}
 
 
 def as_json(chosen: Settings) -> dict[str, Any]:
-    """Settings as run.json has them."""
+    """Convert settings to JSON values.
+
+    Args:
+        chosen: Hyperparameters.
+
+    Returns:
+        Values by name.
+    """
     found: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(chosen)))
     return found
 
 
 @contextlib.contextmanager
 def replaced(path: Path) -> Iterator[Path]:
-    """A folder to write a run into, which then takes the place of the run at `path`, if there is one: whatever happens
-    meanwhile, one of them is whole. What else was in that folder stays."""
+    """Provide a temporary folder for a run that then replaces the run at `path` atomically; other files there are kept.
+
+    Args:
+        path: The folder to replace.
+
+    Returns:
+        A context manager that gives the temporary folder.
+
+    Raises:
+        ValueError: If `path` contains files but no run.
+    """
     if path.exists() and not (path / "run.json").is_file() and any(each.name != LOCK for each in path.iterdir()):
         raise ValueError(f"{str(path)!r} holds something else than a run; choose another folder")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -279,7 +307,18 @@ def replaced(path: Path) -> Iterator[Path]:
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """What the run in this folder was asked for."""
+    """Read the configuration of a run.
+
+    Args:
+        path: The folder.
+
+    Returns:
+        The contents of run.json.
+
+    Raises:
+        ValueError: If there is no run.
+        BadFile: If the file is damaged.
+    """
     if not (path / "run.json").is_file():
         raise ValueError(f"{str(path)!r} holds no run to resume; start one with --out {path}")
     try:
@@ -291,35 +330,27 @@ def read_config(path: Path) -> dict[str, Any]:
     return found
 
 
-def read_episodes(path: Path) -> list[Episode]:
-    """The rows of a run's folder."""
-    return read_rows(path, _episode)
-
-
-def read_rows(
-    path: Path,
-    parse: Callable[[Mapping[str, str]], Any],
-    until: int | None = None,
-    finished: int | None = None,
-) -> list[Any]:
-    """Read the rows of a run's folder.
+def read_episodes(path: Path, until: int | None = None, finished: int | None = None) -> list[Episode]:
+    """Read the episodes of a run.
 
     Args:
         path: The folder.
-        parse: Makes a row of what is written there, by column.
-        until: Read the first bytes only, so many.
-        finished: How many rows there must be.
+        until: Number of bytes to read; by default all.
+        finished: Expected number of rows.
+
+    Returns:
+        The rows.
 
     Raises:
-        BadFile: If the file is shorter than that, cannot be parsed, does not number episodes from 1 on, or has another
-            number of them.
+        BadFile: If the file is shorter than that, cannot be parsed, does not number episodes from 1, or has another
+            number of rows.
     """
     file = path / "episodes.csv"
     try:
         content = file.read_bytes()[:until]
         if until is not None and len(content) < until:
             raise BadFile(f"{file} was cut short: it has {len(content)} bytes, its checkpoint {until}")
-        rows = [parse(row) for row in csv.DictReader(io.StringIO(content.decode(), newline=""))]
+        rows = [_episode(row) for row in csv.DictReader(io.StringIO(content.decode(), newline=""))]
     except BadFile:
         raise
     except FileNotFoundError:
@@ -335,19 +366,22 @@ def read_rows(
 
 
 def _episode(row: Mapping[str, str]) -> Episode:
-    return Episode(
-        int(row["episode"]),
-        float(row["total_return"]),
-        int(row["length"]),
-        row["bad"] == "1",
-        row["solved"] == "1",
-        float(row["loss"]),
-        float(row["average_regret"]),
-    )
+    return Episode(*(_READ[name](row[name]) for name in Episode._fields))
+
+
+def _reader(hint: Any) -> Callable[[str], Any]:
+    """Get the parser of a cell of that type; an empty cell is None if the type allows it."""
+    kinds = [kind for kind in typing.get_args(hint) or (hint,) if kind is not type(None)]
+    read: Callable[[str], Any] = (lambda text: bool(int(text))) if kinds == [bool] else kinds[0]
+    optional = len(typing.get_args(hint)) > len(kinds)
+    return lambda text: None if optional and text == "" else read(text)
+
+
+_READ = {name: _reader(hint) for name, hint in typing.get_type_hints(Episode).items()}
 
 
 def _agreed(path: Path, found: dict[str, Any], asked: dict[str, Any], force: bool) -> dict[str, Any]:
-    """What run.json is to say of a run that goes on; settings must be the same, the version may differ by `force`."""
+    """Get the contents of run.json for a resumed run; settings must agree, the version may differ with `force`."""
     if found.get("format") != asked["format"]:
         raise BadFile(
             f"the run in {str(path)!r} has files of format {found.get('format')}, this priorax ({__version__}) reads "
@@ -374,13 +408,13 @@ def _agreed(path: Path, found: dict[str, Any], asked: dict[str, Any], force: boo
 
 
 def _flat(config: dict[str, Any]) -> dict[str, Any]:
-    """A run's configuration, without its length, settings beside the rest."""
+    """Flatten a configuration, without the length of the run."""
     outer = {name: value for name, value in config.items() if name not in ("settings", "earlier_versions", *LENGTHS)}
     return {**outer, **config.get("settings", {})}
 
 
 def _make_room(path: Path, overwrite: bool) -> None:
-    """Refuse a folder with files of a run, or remove these and nothing else that may be there."""
+    """Refuse a folder that contains files of a run, or remove these files and no others."""
     left = [name for name in FILES if (path / name).exists()]
     if left and not overwrite:
         whole = "a run" if "run.json" in left else f"parts of a run ({', '.join(left)})"

@@ -1,42 +1,51 @@
-"""The rows of a run, as a sequence in bounded memory."""
+"""The episodes of a run, as a sequence in bounded memory."""
 
 import itertools
+import math
 import tempfile
+import typing
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Generic, TypeVar, get_type_hints, overload
+from typing import Any, Generic, NamedTuple, TypeVar, get_type_hints, overload
 
 import numpy as np
 
 Row = TypeVar("Row")
 
 KEPT = 10_000
-"""Of the newest rows at least so many are in memory, and at most twice as many."""
+"""Minimum number of newest rows in memory; there are at most twice as many."""
 
 
 class History(Sequence[Row], Generic[Row]):
-    """Episodes in their order, as if in a list. The newest are in memory, older ones in a temporary file (where the
-    variable TMPDIR says, a few dozen bytes each), which is gone when the history is."""
+    """Sequence of episodes. The newest are in memory, older ones in a temporary file (in TMPDIR, a few dozen bytes
+    each), which is deleted with the history.
+    """
 
     def __init__(self, kind: type[Row], rows: Iterable[Row] = (), kept: int = KEPT) -> None:
-        """Begin with some rows.
+        """Create a history.
 
         Args:
-            kind: the NamedTuple that a row is, of whole numbers, floats and booleans.
-            rows: the first ones.
-            kept: how many of the newest stay in memory, at least.
+            kind: NamedTuple class of rows, with fields of type int, float or bool, or None.
+            rows: Initial rows.
+            kept: Minimum number of newest rows in memory.
         """
         self.kind, self.kept = kind, kept
         self._newest: list[Row] = []
         self._stored = 0
         self._file: Any = None
-        self._record = np.dtype([(name, _RECORDS[hint]) for name, hint in get_type_hints(kind).items()])
+        self._columns = [_Column.of(hint) for hint in get_type_hints(kind).values()]
+        names = get_type_hints(kind)
+        self._record = np.dtype([(name, each.dtype) for name, each in zip(names, self._columns, strict=True)])
         self.best: float | None = None
         """The highest `total_return`, where rows have one."""
         self.extend(rows)
 
     def extend(self, rows: Iterable[Row]) -> None:
-        """Add some at the end."""
+        """Append rows.
+
+        Args:
+            rows: The rows.
+        """
         for row in rows:
             self._newest.append(row)
             total = getattr(row, "total_return", None)
@@ -46,11 +55,22 @@ class History(Sequence[Row], Generic[Row]):
                 self._store(self.kept)
 
     def append(self, row: Row) -> None:
-        """Add one at the end."""
+        """Append a row.
+
+        Args:
+            row: The row.
+        """
         self.extend([row])
 
     def ends(self, count: int = 1000) -> list[Row]:
-        """The first and the last so many, each once."""
+        """Get the first and last rows, each once.
+
+        Args:
+            count: Number of rows at each end.
+
+        Returns:
+            The rows.
+        """
         return self[:] if len(self) <= 2 * count else self[:count] + self[-count:]
 
     def __len__(self) -> int:
@@ -92,24 +112,50 @@ class History(Sequence[Row], Generic[Row]):
         return History, (self.kind, list(self), self.kept)
 
     def _store(self, count: int) -> None:
-        """Move so many of the oldest in memory to the file."""
+        """Move the oldest rows in memory to the file."""
         if self._file is None:
             self._file = tempfile.TemporaryFile()  # noqa: SIM115
             weakref.finalize(self, self._file.close)
         old, self._newest = self._newest[:count], self._newest[count:]
         self._file.seek(self._stored * self._record.itemsize)
-        self._file.write(np.array(old, self._record).tobytes())
+        plain = [tuple(map(_number, typing.cast(tuple[Any, ...], row))) for row in old]
+        self._file.write(np.array(plain, self._record).tobytes())
         self._stored += count
 
     def _between(self, first: int, end: int) -> list[Row]:
-        """Rows [first, end)."""
+        """Load the rows [first, end)."""
         rows: list[Row] = []
         if first < min(end, self._stored):
             stored = min(end, self._stored)
             self._file.seek(first * self._record.itemsize)
             raw = self._file.read((stored - first) * self._record.itemsize)
-            rows = [self.kind(*row) for row in np.frombuffer(raw, self._record).tolist()]
+            rows = [
+                self.kind(*(column.value(number) for column, number in zip(self._columns, row, strict=True)))
+                for row in np.frombuffer(raw, self._record).tolist()
+            ]
         return rows + self._newest[max(first - self._stored, 0) : max(end - self._stored, 0)]
 
 
-_RECORDS = {int: np.int64, float: np.float64, bool: np.bool_}
+class _Column(NamedTuple):
+    """Numeric representation of a field."""
+
+    dtype: Any
+    kind: type
+    optional: bool
+    """Stored as float64, with a negative NaN for None."""
+
+    @classmethod
+    def of(cls, hint: Any) -> "_Column":
+        kinds = [kind for kind in typing.get_args(hint) or (hint,) if kind is not type(None)]
+        optional = len(typing.get_args(hint)) > len(kinds)
+        plain = {int: np.int64, float: np.float64, bool: np.bool_}[kinds[0]]
+        return cls(np.float64 if optional else plain, kinds[0], optional)
+
+    def value(self, number: Any) -> Any:
+        if self.optional and math.isnan(number) and math.copysign(1, number) < 0:
+            return None
+        return self.kind(number)
+
+
+def _number(value: Any) -> Any:
+    return -math.nan if value is None else value

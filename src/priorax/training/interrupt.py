@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as flags that a training loop reads where its files agree with each other."""
+"""Ctrl-C and SIGTERM as flags that a training loop checks when its files are consistent."""
 
 import contextlib
 import signal
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Interrupt:
-    """Which signal has come, if any."""
+    """The signal received, if any."""
 
     def __init__(self) -> None:
         self.signal: int | None = None
@@ -19,11 +19,11 @@ class Interrupt:
         return self.signal is not None
 
     def stop(self) -> None:
-        """Raise what the signal means.
+        """Raise the exception of the signal.
 
         Raises:
             KeyboardInterrupt: After Ctrl-C.
-            SystemExit: After SIGTERM, with the exit code that shells give it, 143.
+            SystemExit: After SIGTERM, with the exit code of shells for it, 143.
         """
         if self.signal == signal.SIGINT:
             raise KeyboardInterrupt
@@ -33,11 +33,14 @@ class Interrupt:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[Interrupt]:
-    """While the block runs, the first SIGINT or SIGTERM only sets a flag; a second one acts at once, as without it.
+    """Turn the first SIGINT or SIGTERM within the block into a flag; a second one takes effect immediately.
 
-    An exception raised by a signal handler can come between any two lines, and inside callbacks that swallow it. A flag
-    is read between two chunks of steps. Signals that the process ignores stay ignored, and only the main thread hears
-    any: elsewhere the flag is never set.
+    An exception from a signal handler can occur between any two lines, and inside callbacks that suppress it; a flag is
+    checked between chunks of steps. Signals that the process ignores remain ignored. Signals only reach the main
+    thread: in other threads the flag is never set.
+
+    Returns:
+        A context manager that gives the flag.
     """
     found = Interrupt()
     if threading.current_thread() is not threading.main_thread():

@@ -1,4 +1,4 @@
-"""A prior's scale without guessing, from the returns that are known, or worth looking for."""
+"""Automatic choice of the prior scale, from the returns of random actions."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -8,36 +8,42 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from priorax.agents import QLearner, Settings
-from priorax.beliefs import ENSEMBLES
+from priorax.agents import AgentSpec, Settings
+from priorax.beliefs import Belief
 from priorax.checks import positive_int
 from priorax.envs.host.vector import VectorWorld
-from priorax.heads import Scalar
 from priorax.training.backends.host import build_for
 
 PROBE_STEPS = 2000
-"""Actions of a probe, over all lanes."""
+"""Number of random actions, over all lanes."""
 
 
 class Proposal(NamedTuple):
-    """A scale, and why."""
+    """A proposed prior scale, with its reasons."""
 
     scale: float
+    """The proposed scale."""
     returns: float
-    """The root mean square of the discounted returns to come, at the moments seen."""
+    """Root mean square of discounted returns-to-go, over all time steps."""
     smallest: float
-    """Returns of this size are worth looking for, seen or not."""
+    """Lower bound of the assumed size of returns, whether seen or not."""
     spread: float
-    """Of the priors at scale 1: the standard deviation over members at what was seen."""
+    """Standard deviation of the priors over members at scale 1, at the observations seen."""
     steps: int
+    """Number of random actions."""
     episodes: int
-    """That ended."""
+    """Number of finished episodes."""
     worst: float
+    """Lowest return; zero if no episode finished."""
     best: float
-    """Of their returns; zero where none ended."""
+    """Highest return; zero if no episode finished."""
 
     def summary(self) -> list[tuple[str, ...]]:
-        """As a table."""
+        """Format the proposal as a table.
+
+        Returns:
+            Rows of the table.
+        """
         return [
             ("what", "seen"),
             ("random actions", f"{self.steps:,}, {self.episodes:,} episodes ended"),
@@ -50,17 +56,37 @@ class Proposal(NamedTuple):
 
 
 def propose(
-    chosen: Settings, world: VectorWorld, seed: int = 0, steps: int = PROBE_STEPS, smallest: float = 1.0
+    agent: str | AgentSpec,
+    chosen: Settings,
+    world: VectorWorld,
+    seed: int = 0,
+    steps: int = PROBE_STEPS,
+    smallest: float = 1.0,
 ) -> Proposal:
-    """Act at random for a while, then choose a scale at which members' priors differ, by their standard deviation, by
-    half of what returns are large: some member then believes in as much. In DeepSea that is what was found best there.
+    """Propose a prior scale from the returns of random actions.
 
-    A prior must be able to outweigh what was seen: were it much smaller, members would agree after the first data; were
-    it much larger, all data would be spent on forgetting it. Where rewards are sparse a random policy sees next to
-    none, so returns below `smallest` are not believed.
+    The standard deviation of the priors over members becomes half of the size of returns, so that some member is as
+    optimistic as that; in DeepSea this is the scale that was found best. A prior must be able to outweigh data: with a
+    much smaller scale members would agree after the first data; with a much larger one all data would be spent on
+    unlearning it. With sparse rewards random actions see almost none, so the size of returns is taken as at least
+    `smallest`.
+
+    Args:
+        agent: Name or spec of the agent.
+        chosen: Its hyperparameters.
+        world: The environments.
+        seed: Seed of the random actions and of the priors.
+        steps: Number of random actions, over all lanes.
+        smallest: Lower bound of the assumed size of returns.
+
+    Returns:
+        The proposal.
+
+    Raises:
+        ValueError: If the agent has no prior functions in units of reward.
     """
     positive_int("steps", steps)
-    agent = _agent(chosen, world)
+    belief = _belief(agent, chosen, world)
     seen, rewards, ended = _probe(world, seed, steps)
     acted = np.concatenate([np.ones_like(ended[:1]), ~ended[:-1]])  # the step after an end only begins anew
     learned_from = np.clip(rewards, -1, 1) if chosen.clip_rewards else rewards
@@ -68,7 +94,7 @@ def propose(
     size = float(np.sqrt(np.mean(returns**2)))
     rows = seen[acted]
     pick = np.random.default_rng(seed).choice(len(rows), min(256, len(rows)), replace=False)
-    spread = _spread(agent, rows[pick], seed)
+    spread = _spread(belief, rows[pick], seed)
     totals = episode_totals(rewards, ended)
     return Proposal(
         max(size, smallest) / 2 / max(spread, 1e-12),
@@ -83,7 +109,17 @@ def propose(
 
 
 def without_auto(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Changes to settings with a number in place of "auto", to build what a probe looks at."""
+    """Replace prior_scale="auto" by a number, to build an agent for the probe.
+
+    Args:
+        changes: New values of settings.
+
+    Returns:
+        The changes, without "auto".
+
+    Raises:
+        ValueError: If prior_scale is another word.
+    """
     scale = changes.get("prior_scale")
     if isinstance(scale, str) and scale != "auto":
         raise ValueError(f"prior_scale={scale!r} must be a number or 'auto'; pass for example 3")
@@ -91,16 +127,41 @@ def without_auto(changes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_proposal(
-    chosen: Settings, changes: Mapping[str, Any], probed: Callable[[], VectorWorld], seed: int
+    agent: str | AgentSpec,
+    chosen: Settings,
+    changes: Mapping[str, Any],
+    probed: Callable[[], VectorWorld],
+    seed: int,
 ) -> Settings:
-    """Those settings, with a scale proposed for that world where the changes that led to them ask for one."""
+    """Resolve prior_scale="auto", if requested.
+
+    Args:
+        agent: Name or spec of the agent.
+        chosen: Its hyperparameters.
+        changes: The changes that led to them, which may request "auto".
+        probed: Function that creates the environments for the probe.
+        seed: Seed of the probe.
+
+    Returns:
+        The hyperparameters, with the proposed scale if requested.
+    """
     if changes.get("prior_scale") != "auto":
         return chosen
-    return dataclasses.replace(chosen, prior_scale=propose(chosen, probed(), seed).scale)
+    scale: dict[str, Any] = {"prior_scale": propose(agent, chosen, probed(), seed).scale}
+    return dataclasses.replace(chosen, **scale)
 
 
 def to_come(rewards: np.ndarray, ended: np.ndarray, discount: float) -> np.ndarray:
-    """[time, lane]: discounted rewards from each moment on to its episode's end, or to that of the probe."""
+    """Compute discounted returns-to-go, up to the end of the episode or of the probe.
+
+    Args:
+        rewards: Rewards [time, lane].
+        ended: Whether the episode ended, [time, lane].
+        discount: Discount factor gamma.
+
+    Returns:
+        Returns-to-go [time, lane].
+    """
     found = np.zeros_like(rewards, dtype=float)
     after = np.zeros(rewards.shape[1])
     for t in reversed(range(len(rewards))):
@@ -110,7 +171,15 @@ def to_come(rewards: np.ndarray, ended: np.ndarray, discount: float) -> np.ndarr
 
 
 def episode_totals(rewards: np.ndarray, ended: np.ndarray) -> list[float]:
-    """The returns of the episodes that ended."""
+    """Compute the returns of finished episodes.
+
+    Args:
+        rewards: Rewards [time, lane].
+        ended: Whether the episode ended, [time, lane].
+
+    Returns:
+        One return per episode.
+    """
     totals, running = [], np.zeros(rewards.shape[1])
     for reward, over in zip(rewards, ended, strict=True):
         running = running + reward
@@ -119,17 +188,19 @@ def episode_totals(rewards: np.ndarray, ended: np.ndarray) -> list[float]:
     return totals
 
 
-def _agent(chosen: Settings, world: VectorWorld) -> QLearner:
-    agent = build_for(dataclasses.replace(chosen, prior_scale=1.0), world)
-    if not isinstance(agent.belief, ENSEMBLES) or agent.belief.prior is None:
+def _belief(agent: str | AgentSpec, chosen: Settings, world: VectorWorld) -> Belief:
+    one: dict[str, Any] = {"prior_scale": 1.0} if hasattr(chosen, "prior_scale") else {}
+    belief = getattr(build_for(agent, dataclasses.replace(chosen, **one), world), "belief", None)
+    if not one or belief is None or not belief.has_prior:
         raise ValueError("a prior's scale needs an ensemble with prior functions, and this agent has none; use 'bsp'")
-    if not isinstance(agent.belief.head, Scalar):
-        raise ValueError(f"head={chosen.head!r} has priors on logits, not on returns; choose prior_scale by hand")
-    return agent
+    if not belief.head.in_reward_units:
+        head = getattr(chosen, "head", type(belief.head).__name__)
+        raise ValueError(f"head={head!r} has priors on logits, not on returns; choose prior_scale by hand")
+    return belief
 
 
 def _probe(world: VectorWorld, seed: int, steps: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What was seen, paid and ended, [time, lane, ...], under random actions."""
+    """Act at random; get observations, rewards and ends of episodes, [time, lane, ...]."""
     rng = np.random.default_rng(seed)
     obs, rewards, ended = [world.reset(seed)], [], []
     for _ in range(-(-steps // world.num_envs)):
@@ -140,12 +211,12 @@ def _probe(world: VectorWorld, seed: int, steps: int) -> tuple[np.ndarray, np.nd
     return np.stack(obs[:-1]), np.stack(rewards), np.stack(ended)
 
 
-def _spread(agent: QLearner, rows: np.ndarray, seed: int) -> float:
-    """Of the priors at scale 1, as they will be drawn for that seed."""
-    values = eqx.filter_jit(_prior_values)(agent, jax.random.key(seed), rows)
+def _spread(belief: Belief, rows: np.ndarray, seed: int) -> float:
+    """Compute the standard deviation of the priors over members at scale 1, as drawn for that seed."""
+    values = eqx.filter_jit(_prior_values)(belief, jax.random.key(seed), rows)
     return float(np.sqrt(np.mean(np.var(np.asarray(values), axis=0))))
 
 
-def _prior_values(agent: QLearner, key: Any, rows: Any) -> Any:
-    owner: Any = agent.belief
-    return owner.prior_scale * owner.prior_values(owner.init(key, rows[0]), rows)
+def _prior_values(belief: Belief, key: Any, rows: Any) -> Any:
+    values: Any = belief.prior_values(belief.init(key, rows[0]), rows)
+    return belief.prior_scale * values

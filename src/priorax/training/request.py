@@ -1,96 +1,78 @@
-"""What is asked for, in words: defaults, the preset of an environment, changes to it, and what a run was asked
-for that goes on."""
+"""Arguments of a run: defaults, changes to settings, and the arguments of a run to resume."""
 
-import contextlib
-import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from priorax.agents import Settings
-from priorax.checks import one_of
-from priorax.envs import BSUITE, GYMNASIUM, GYMNAX, make_environment, num_states
-from priorax.envs.adapt import shows_pictures
-from priorax.envs.host.vector import VectorWorld
-from priorax.envs.registry import lives_on_host, make_world
+from priorax.agents import AgentSpec, agent_spec, setting_of
+from priorax.agents.settings import checked_all, parse
 from priorax.storage import BadFile
 from priorax.training.folder import read_config
 
-DEFAULTS: dict[str, Any] = {
+NAMES: dict[str, Any] = {
     "agent": "bsp",
     "env": "deep_sea",
+    "game": None,
     "size": 10,
     "seed": 0,
-    "episodes": None,
-    "steps": None,
     "preset": None,
 }
-"""What a command that says nothing means; no preset is the environment's own."""
-DEFAULT_EPISODES = 2000
-"""Where neither episodes nor steps are given."""
+"""Arguments that identify a run, with their defaults; preset None is that of the environment."""
+DEFAULTS: dict[str, Any] = {**NAMES, "episodes": None, "steps": None}
+"""Arguments of a run, with their defaults."""
 
 
-def preset_for(env: str) -> str:
-    """The hyperparameters found best there."""
-    if env.startswith(GYMNAX):
-        return "gymnasium" if num_states(make_environment(env, 1)) is None else "finite"
-    if env.startswith(GYMNASIUM):
-        with contextlib.closing(make_world(env, 1)) as world:
-            return preset_in(world)
-    if env.startswith(BSUITE):
-        return "tuned" if env.startswith(f"{BSUITE}deep_sea") else "gymnasium"
-    if lives_on_host(env):
-        return "small"
-    return "swingup" if "cartpole" in env.lower() else "tuned"
+def parse_changes(agent: str | AgentSpec, words: Sequence[str]) -> dict[str, Any]:
+    """Parse changes to an agent's settings: `prior_scale=3`, `widths=50,50`, `epsilon=none`.
 
+    Args:
+        agent: Name of the agent, or its spec.
+        words: Changes, each NAME=VALUE.
 
-def preset_in(world: VectorWorld) -> str:
-    """The hyperparameters for someone else's environment, by what it shows."""
-    if shows_pictures(world):
-        return "small"
-    return "gymnasium" if getattr(world, "num_states", None) is None else "finite"
+    Returns:
+        New values by setting.
 
-
-def parse_changes(words: Sequence[str]) -> dict[str, Any]:
-    """Changes to settings, as words: `prior_scale=3`, `widths=50,50`, `epsilon=none`."""
+    Raises:
+        ValueError: If a change is malformed, the agent does not have such a setting, or the value has the wrong type.
+    """
+    spec = agent_spec(agent)
     changes = {}
     for word in words:
         name, sign, text = word.partition("=")
         if not sign:
-            raise ValueError(f"set={word!r} must be NAME=VALUE; pass for example prior_scale=3")
-        changes[name] = _parse(one_of("setting", name, [field.name for field in dataclasses.fields(Settings)]), text)
+            raise ValueError(f"set={word!r} must be NAME=VALUE; `priorax agents {spec.name}` shows the settings")
+        changes[name] = parse(spec.settings, setting_of(spec, name), text)
     return changes
-
-
-def _parse(name: str, text: str) -> Any:
-    """A value of that setting's kind."""
-    example = getattr(Settings(), name)
-    if name == "prior_scale" and text == "auto":
-        return text
-    try:
-        if isinstance(example, bool):
-            return {"true": True, "false": False}[text.lower()]
-        if isinstance(example, tuple):
-            return tuple(int(part) for part in text.strip("()").split(",") if part.strip())
-        if example is None:
-            return None if text.lower() == "none" else float(text)
-        return type(example)(text)
-    except (ValueError, KeyError):
-        kind = "a number or none" if example is None else f"like {example!r}"
-        raise ValueError(f"{name}={text!r} must be {kind}") from None
 
 
 def resumed(
     path: Path, given: Mapping[str, Any], changes: Mapping[str, Any], defaults: Mapping[str, Any] = DEFAULTS
 ) -> dict[str, Any]:
-    """What to ask for, to go on with the run in a folder; what was given on top must agree with it. `defaults` has the
-    names of all that can be asked for: those of `train`, unless told."""
+    """Get the arguments for resuming a run; those given explicitly must agree with it.
+
+    Args:
+        path: Folder of the run.
+        given: Arguments given explicitly.
+        changes: Changes to settings given explicitly.
+        defaults: Names of all possible arguments; by default those of `train`.
+
+    Returns:
+        The arguments.
+
+    Raises:
+        BadFile: If run.json is damaged or has unknown values.
+    """
     found = read_config(path)
     try:
         asked = {name: found.get(name) if default is None else found[name] for name, default in defaults.items()}
-        stored = {**found["settings"], "widths": tuple(found["settings"]["widths"])}
-    except (KeyError, TypeError) as error:
+        stored = checked_all(agent_spec(found["agent"]).settings, found["settings"])
+    except (KeyError, TypeError, AttributeError) as error:
         raise BadFile(f"{path / 'run.json'} is damaged ({error!r}); start the run again with --overwrite") from None
+    except ValueError as error:
+        raise BadFile(
+            f"{path / 'run.json'} asks for what is not known here ({error}); go on with the version of priorax, or the "
+            "plug-in, that wrote it, or start the run again with --overwrite"
+        ) from None
     if given.keys() & {"episodes", "steps"}:
         asked |= dict.fromkeys(asked.keys() & {"episodes", "steps"})  # the new length, not also the old one
     if any(asked[name] != given[name] for name in ("agent", "preset") if name in given):

@@ -1,4 +1,4 @@
-"""`train`: one agent, one environment, one seed; in a folder, if one is given (`run_folder.py`)."""
+"""`train`: one agent, one environment, one seed, on any backend; optionally with a folder (`folder.py`)."""
 
 import contextlib
 import time
@@ -6,89 +6,220 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
-from jaxtyping import PRNGKeyArray
 
-from priorax.agents import QLearner, Settings, build, check_members_differ, nearby, settings
-from priorax.checks import checked_seed, positive_int
-from priorax.envs import Environment, Held, action_bound, input_scale, make_environment, num_states
-from priorax.envs.adapt import World, as_world
-from priorax.envs.interface import interface_of_environment
-from priorax.envs.registry import lives_on_host
-from priorax.training.advice import LEAST_UPDATES, ROWS, Adviser, better, measure
-from priorax.training.backends.scan import Episode, Live, Loop, advance, episodes_to_learn, episodes_to_solve, start
-from priorax.training.backends.scan_files import Checkpoints
-from priorax.training.evaluate import Evaluations, Evaluator
-from priorax.training.folder import RunFolder, describe_run
+from priorax.agents import Agent
+from priorax.agents.deploy import DEPLOY
+from priorax.checks import checked_seed, non_negative, one_of, positive_int
+from priorax.envs.adapt import World
+from priorax.training.advice import ROWS, Adviser, better, measure
+from priorax.training.backends.base import Backend
+from priorax.training.evaluate import Evaluations, Scores
+from priorax.training.folder import RunFolder
 from priorax.training.history import History
 from priorax.training.interrupt import interruptible
 from priorax.training.policy import Policy
-from priorax.training.prior_scale import with_proposal, without_auto
-from priorax.training.request import DEFAULT_EPISODES, preset_for
+from priorax.training.records import (
+    Ended,
+    Episode,
+    Progress,
+    Result,
+    Round,
+    episodes_to_learn,
+    episodes_to_solve,
+    mean_of_last,
+)
+from priorax.training.setup import Setup, Workers, set_up
 
-CHUNK = 1000
-"""Environment steps between two looks at the clock."""
-CHUNKS_BETWEEN_LOOKS = 5
-"""Before the next look at whether the prior's scale suits."""
+DEFAULT_EPISODES = 2000
+"""Length of a run in a compiled scan, if neither episodes nor steps are given."""
+DEFAULT_STEPS = 100_000
+"""Length of any other run, if neither episodes nor steps are given."""
+LOOK_EVERY = 1000
+"""Updates between checks of the prior scale."""
+REPORT_SECONDS = 0.5
+"""Seconds between reports of progress."""
 
-
-class Progress(NamedTuple):
-    """What a progress bar shows."""
-
-    episode: int
-    total_return: float
-    average_regret: float | None
-    """None where the environment does not tell."""
-    steps_per_second: float
-    learned: int | None
-    step: int
-    evaluation: float | None = None
-    """The mean of the last evaluation."""
-
-
-class Result(NamedTuple):
-    """What a run gave."""
-
-    agent: str
-    env: str
-    size: int
-    seed: int
-    preset: str
-    episodes: int
-    """How many were run."""
-    tells_regret: bool
-    """Whether the environment says what would have been optimal."""
-    episodes_to_learn: int | None
-    """The paper's measure: the first episode at which average regret is below 0.9, where the environment tells it."""
-    episodes_to_solve: int | None
-    """The first episode from which the greedy policy of the ensemble's mean stays optimal."""
-    total_return: float
-    env_steps: int
-    env_steps_per_second: float
-    """Of this process, the first chunk and its compilation apart where there were more."""
-    history: Sequence[Episode]
-    """All episodes, as if in a list; in memory are the newest 10,000 to 20,000 (`history.History`)."""
-    probes: list[dict[str, float]]
-    """What a probe found, each with the episodes finished by then."""
-    evaluation: float | None = None
-    """The mean of the last evaluation."""
-    policy: Policy | None = None
-    """What was learned: it has `predict(obs)` and `values(obs)`."""
-
-    def summary(self) -> dict[str, Any]:
-        """All but the history, the probes and the policy, for JSON."""
-        return {name: value for name, value in self._asdict().items() if name not in ("history", "probes", "policy")}
+Probe = Callable[[Backend], dict[str, float]]
+"""Function called between rounds, which measures something of a run."""
 
 
-Probe = Callable[[Loop, Live], dict[str, float]]
-"""Looks at a run between two chunks of steps, and says what it sees."""
+class Until(NamedTuple):
+    """Length of a run.
+
+    Attributes:
+        episodes: Number of episodes; None: unlimited.
+        steps: Number of actions, over all lanes; None: unlimited.
+        learned: Whether to stop once average regret is below `below`, at episode `after` at the earliest.
+        below: Average regret that counts as learned.
+        after: First episode that may count as learned.
+        stop: Further stopping criterion: a function of all episodes so far.
+    """
+
+    episodes: int | None = None
+    steps: int | None = None
+    learned: bool = False
+    below: float = 0.9
+    after: int = 1
+    stop: Callable[[Sequence[Episode]], bool] = lambda history: False
+
+
+class _Rows:
+    """Numbers episodes, and counts bad ones."""
+
+    def __init__(self, finished: int, bad: int) -> None:
+        self.finished, self.bad = finished, bad
+
+    def add(self, ended: Ended, cells: int | None) -> Episode:
+        self.finished, self.bad = self.finished + 1, self.bad + bool(ended.bad)
+        regret = None if ended.bad is None else self.bad / self.finished
+        step, lane, total, length, loss, bad, solved = ended
+        return Episode(self.finished, step, lane, total, length, loss, cells, bad, solved, regret)
+
+
+class Trainer:
+    """Training of one agent in one environment, in progress."""
+
+    def __init__(self, setup: Setup, until: Until | None = None) -> None:
+        """Start a run.
+
+        Args:
+            setup: The prepared run.
+            until: Length of the run; by default it has no end.
+        """
+        self.setup, self.backend, self.until = setup, setup.backend, until or Until()
+        self.learned: int | None = None
+        """The first episode at which the run counts as learned, where the environment tells regret."""
+        self.history: History[Episode] = History(Episode)
+        """Episodes that ended, all of them; in memory are the newest 10,000 to 20,000."""
+        self.bad = 0
+        self.adviser = Adviser(getattr(setup.settings, "prior_scale", 1.0))
+        self.rng = np.random.default_rng([setup.seed, 2])
+        """For what is deployed; exploring has its own."""
+        self._policy: tuple[Any, Policy] | None = None
+        """The last one asked for, and the state that it was taken from."""
+
+    def advance(self, evaluations: Evaluations | None = None, *, advise: bool = True) -> Round:
+        """Continue the run for some steps; a backend stops at its last episode, if it can.
+
+        Args:
+            evaluations: Schedule of evaluations.
+            advise: Whether to check the prior scale.
+
+        Returns:
+            The results of these steps.
+        """
+        evaluations, steps = evaluations or Evaluations(), self.until.steps
+        before, updates = self.backend.steps, self.backend.updates if advise else 0
+        limits = [None if steps is None else steps - before, evaluations.until_next(before)]
+        rows = _Rows(len(self.history), self.bad)
+
+        def last(ended: Ended) -> bool:
+            new.append(rows.add(ended, self.backend.cells))
+            return self._ends_with(new[-1])
+
+        new: list[Episode] = []
+        ended = self.backend.advance(min((each for each in limits if each is not None), default=None), last)
+        new += [rows.add(each, self.backend.cells) for each in ended[len(new) :]]  # of a backend that did not ask
+        self.bad += sum(bool(row.bad) for row in new)
+        self.history.extend(new)
+        self.learned = self.learned or self._first_learned(new)
+        evaluation = None
+        if evaluations.due(before, self.backend.steps):
+            evaluation = self.evaluate(evaluations.evaluation_episodes, evaluations.deploy)
+        looked = advise and self.backend.updates // LOOK_EVERY > updates // LOOK_EVERY
+        return Round(self.backend.steps, new, evaluation, self._advice() if looked else None)
+
+    @property
+    def over(self) -> bool:
+        """Whether the run is as long as it is to be."""
+        until = self.until
+        enough = until.episodes is not None and len(self.history) >= until.episodes
+        enough = enough or (until.steps is not None and self.steps >= until.steps)
+        return enough or (until.learned and self.learned is not None) or until.stop(self.history)
+
+    def evaluate(self, episodes: int = 10, deploy: str = "mean", seed: int | None = None) -> list[float]:
+        """Evaluate the deployed policy in separate episodes, without learning.
+
+        Args:
+            episodes: Number of episodes.
+            deploy: How actions are chosen, as in `Policy.predict`.
+            seed: Seed of these episodes; by default derived from the run's seed and the number of actions so far.
+
+        Returns:
+            The returns.
+        """
+        positive_int("episodes", episodes)
+        one_of("deploy", deploy, DEPLOY)
+        if seed is None:
+            seed = self.setup.evaluation_seed(self.backend.steps)
+        return self.backend.evaluate(episodes, deploy, seed)
+
+    @property
+    def steps(self) -> int:
+        """Number of actions taken so far, over all lanes."""
+        return self.backend.steps
+
+    @property
+    def policy(self) -> Policy | None:
+        """A copy of the policy learned so far; it needs no environment and does not change with further training."""
+        if self.backend.interface is None:
+            return None
+        if self._policy is None or self._policy[0] is not self.backend.state:  # a planner plans once for each
+            state = self.backend.state
+            self._policy = state, Policy(self.backend.agent, state, self.backend.interface, self.rng)
+        return self._policy[1]
+
+    def restore(self, folder: RunFolder) -> None:
+        """Continue from the last checkpoint of a folder; later rows are removed.
+
+        Args:
+            folder: The folder.
+        """
+        self.backend.restore(folder.checkpoints)
+        self.remember(folder.rewind())
+
+    def remember(self, rows: Sequence[Episode]) -> None:
+        """Add the episodes of an earlier part of the run.
+
+        Args:
+            rows: The episodes.
+        """
+        self.history = History(Episode, rows)
+        self.bad = sum(bool(row.bad) for row in rows)
+        self.learned = self._first_learned(rows)
+
+    def _first_learned(self, rows: Sequence[Episode]) -> int | None:
+        """The first of these episodes at which the run counts as learned."""
+        return episodes_to_learn(rows, self.until.below, self.until.after) if self.backend.tells_regret else None
+
+    def _ends_with(self, row: Episode) -> bool:
+        """Whether the run is over with this episode."""
+        until = self.until
+        enough = until.episodes is not None and row.episode >= until.episodes
+        enough = enough or (until.steps is not None and row.step >= until.steps)
+        return enough or (until.learned and self._first_learned([row]) is not None)
+
+    def _advice(self) -> str | None:
+        """On the scale of the prior, by transitions of replay."""
+        found = self.backend.recent(ROWS)
+        belief = getattr(self.backend.agent, "belief", None)
+        if found is None or belief is None:
+            return None
+        returns = [row.total_return for row in self.history.ends()]
+        if self.backend.tells_regret:
+            good = self.learned is not None
+        else:  # clipped rewards: returns do not say what values should be
+            good = self.setup.settings.clip_rewards or better(returns)
+        doubt = measure(belief, self.backend.state.belief, *found)
+        return self.adviser.look(doubt, self.backend.updates, self.backend.variety, returns, good)
 
 
 def train(
-    agent: str = "bsp",
+    agent: str | Agent = "bsp",
     env: World = "deep_sea",
     *,
+    backend: str | None = None,
     game: str | None = None,
     size: int = 10,
     seed: int = 0,
@@ -96,6 +227,7 @@ def train(
     steps: int | None = None,
     preset: str | None = None,
     changes: Mapping[str, Any] | None = None,
+    workers: Workers | None = None,
     out: Path | str | None = None,
     resume: bool = False,
     overwrite: bool = False,
@@ -107,269 +239,157 @@ def train(
     evaluate_every: int | None = None,
     evaluation_episodes: int = 10,
     deploy: str = "mean",
-    report: Callable[[Any], None] = lambda progress: None,
+    report: Callable[[Progress], None] = lambda progress: None,
     announce: Callable[[str], None] | None = None,
     probe: Probe | None = None,
-) -> Any:
-    """Train an agent. Ctrl-C leaves a checkpoint.
+    stop: Callable[[Sequence[Episode]], bool] = lambda history: False,
+) -> Result:
+    """Train an agent. Ctrl-C and SIGTERM write a checkpoint before the run stops.
 
     Args:
-        agent: Its name.
-        env: The environment: a name; one of your own in gymnax's shape, which is compiled; or whatever `Explorer`
-            takes, such as an environment of Gymnasium, which runs on the host.
-        game: Of `env="atari"`.
-        size: Of environments that have one.
-        seed: Everything random follows from it.
-        episodes: How many.
-        steps: Up to the episode that passes so many; on the host, up to so many.
-        preset: Of hyperparameters; none: the environment's own.
-        changes: To the preset's hyperparameters (`agents.Settings`).
-        out: A folder for rows and checkpoints.
-        resume: Go on with the run in that folder.
+        agent: A name (`agents.registry`), or a custom agent (`agents.base`).
+        env: A name; a custom environment with gymnax's interface, which is compiled; or anything that `Explorer` takes,
+            such as a Gymnasium environment, which runs on the host.
+        backend: "scan" (agent and environment in one compiled scan), "host" (lanes of environments that are not
+            compiled), or "ray" (rollout actors, replay shards and one learner); by default that of the environment.
+        game: The game, for `env="atari"`.
+        size: Size of environments that have one.
+        seed: Seed of all randomness.
+        episodes: Number of episodes.
+        steps: Number of actions, over all lanes. If neither is given: 2,000 episodes in a scan, else 100,000 actions.
+        preset: Preset of hyperparameters; by default that of the environment.
+        changes: New values of hyperparameters.
+        workers: Processes of the backend "ray".
+        out: Folder for logs and checkpoints.
+        resume: Resume the run in that folder.
         overwrite: Replace the run in that folder.
-        force: Resume a run of another version of priorax, where its files have the same format.
-        stop_when_learned: End when average regret falls below `learned_below`.
-        learned_below: The average regret that counts as learned.
-        learned_after: The first episode that may count so.
-        checkpoint_seconds: A checkpoint at least so often.
-        evaluate_every: Actions between two trials of what would be deployed; none: never.
-        evaluation_episodes: Of each trial.
-        deploy: What is tried, as `Policy.predict` has it.
-        report: Hears how far it is: a `Progress`, on the host a `HostProgress`.
-        announce: Hears advice on the prior's scale.
-        probe: Looks at a compiled run between chunks of steps.
+        force: Resume a run of another version of priorax, if its files have the same format.
+        stop_when_learned: Stop once average regret falls below `learned_below`.
+        learned_below: Average regret that counts as learned.
+        learned_after: First episode that may count as learned.
+        checkpoint_seconds: Maximum number of seconds between checkpoints.
+        evaluate_every: Actions between evaluations of the deployed policy; None: never.
+        evaluation_episodes: Episodes of each evaluation.
+        deploy: How actions are chosen in evaluations, as in `Policy.predict`.
+        report: Function called regularly with the progress.
+        announce: Function called with advice on the prior scale.
+        probe: Function called with the backend between rounds of steps; its results are collected in `Result.probes`.
+        stop: Function called with all episodes so far; the run stops when it returns True.
 
     Returns:
-        A `Result`, on the host a `HostResult`; its `policy` is what was learned.
+        The result, including the trained policy.
 
     Raises:
-        ValueError: If an argument is wrong; it says which, and what to do.
+        ValueError: If an argument is invalid; the message names it and the remedy.
     """
-    tried = Evaluations(evaluate_every, evaluation_episodes, deploy).checked()
-    if not isinstance(env, Environment) and (not isinstance(env, str) or lives_on_host(env)):
-        if stop_when_learned or probe is not None:
-            name = "stop_when_learned=True" if stop_when_learned else f"probe={probe!r}"
-            raise ValueError(f"{name} is for compiled environments, and env={env!r} runs on the host; leave it out")
-        from priorax.training.host_training import train_on_host  # late: it needs what is here
-
-        return train_on_host(
+    evaluations = Evaluations(evaluate_every, evaluation_episodes, deploy).checked()
+    for name, count in (("episodes", episodes), ("steps", steps)):
+        if count is not None:
+            positive_int(name, count)
+    checked_seed(seed)
+    non_negative("checkpoint_seconds", checkpoint_seconds)
+    with contextlib.ExitStack() as stack:
+        setup = set_up(
             agent,
             env,
+            backend=backend,
             game=game,
             size=size,
             seed=seed,
-            steps=steps,
-            episodes=episodes,
             preset=preset,
-            changes=changes,
-            out=out,
-            resume=resume,
-            overwrite=overwrite,
-            force=force,
-            checkpoint_seconds=checkpoint_seconds,
-            evaluations=tried,
-            report=report,
-            announce=announce or (lambda words: None),
+            changes=changes or {},
+            workers=workers,
         )
-    if game is not None:
-        raise ValueError(f"game={game!r} is for env='atari', not {env!r}; leave it out")
-    if episodes is None and steps is None:
-        episodes = DEFAULT_EPISODES
-    for what, count in (("episodes", episodes), ("steps", steps)):
-        if count is not None:
-            positive_int(what, count)
-    checked_seed(seed)
-    name = env if isinstance(env, str) else type(env).__name__
-    preset = preset or preset_for(name)
-    changes = changes or {}
-    chosen = settings(agent, preset, **{"lanes": 1, **without_auto(changes)})  # presets are for the host too
-    probed = lambda: as_world(env, 4, size=size, seed=seed, hold=chosen.hold).world  # noqa: E731
-    chosen = with_proposal(chosen, changes, probed, seed)
-    loop, key, params = prepare(chosen, env, size, seed)
-    asked: dict[str, Any] = {"agent": agent, "env": name, "size": size, "seed": seed, "preset": preset}
-    until = _Until(episodes, steps, learned_below, learned_after, stop_when_learned)
-    adviser = Adviser(chosen.prior_scale)
-    evaluator = Evaluator(tried, seed, None if out is None else Path(out))
-    rest = (asked, until, evaluator, checkpoint_seconds, report, probe, adviser, announce)
-    if out is None:
-        return _run(loop, key, params, None, *rest)
-    interface = interface_of_environment(loop.env, params)
-    shown = {} if interface is None else {"interface": interface.as_json()}
-    files = RunFolder(
-        Path(out),
-        lambda path: Checkpoints(path, loop.agent.buffer),
-        describe_run({**asked, **shown}, chosen),
-        {"episodes": episodes, "steps": steps, **tried._asdict()},
-        resume,
-        overwrite,
-        force=force,
-    )
-    with contextlib.closing(files) as folder, contextlib.closing(evaluator):
-        return _run(loop, key, params, folder, *rest)
+        stack.callback(setup.backend.close)
+        if episodes is None and steps is None:
+            episodes, steps = (DEFAULT_EPISODES, None) if setup.backend.name == "scan" else (None, DEFAULT_STEPS)
+        if stop_when_learned and not setup.backend.tells_regret:
+            raise ValueError(
+                f"stop_when_learned=True needs an environment that tells regret in a compiled scan, such as deep_sea; "
+                f"{setup.names['env']} on the backend {setup.backend.name!r} does not: leave it out"
+            )
+        until = Until(episodes, steps, stop_when_learned, learned_below, learned_after, stop)
+        trainer = Trainer(setup, until)
+        folder = None
+        if out is not None:
+            lengths = {"episodes": episodes, "steps": steps, **evaluations._asdict()}
+            folder = RunFolder(Path(out), setup.config, lengths, resume, overwrite, force)
+            stack.callback(folder.close)
+            if folder.checkpoints.last is not None:
+                trainer.restore(folder)
+        scores = stack.enter_context(contextlib.closing(Scores(None if out is None else Path(out), trainer.steps)))
+        clock, told, probes = _Clock(trainer.steps), 0.0, list[dict[str, float]]()
 
+        def progress() -> Progress:
+            rows, made = trainer.history, trainer.backend
+            last = rows[-1] if len(rows) else None
+            return Progress(
+                trainer.steps,
+                len(rows),
+                None if last is None else last.total_return,
+                mean_of_last(rows),
+                None if last is None else last.average_regret,
+                trainer.learned,
+                clock.speed,
+                made.updates,
+                made.cells,
+                scores.last,
+                made.cluster,
+            )
 
-def prepare(chosen: Settings, env: str | Environment, size: int, seed: int) -> tuple[Loop, PRNGKeyArray, Any]:
-    """An agent in its environment, the key of its run, and what the seed makes of the environment."""
-    if chosen.lanes > 1:
-        raise ValueError(
-            f"lanes={chosen.lanes} is for environments on the host, and the compiled loop has one; pass lanes=1, or "
-            "use Explorer, which runs this environment on the host"
-        )
-    world: Any = env
-    if isinstance(env, str):
-        world = make_environment(env, positive_int("size", size), continuous=chosen.belief == "d4pg")
-    if chosen.hold > 1:
-        world = Held(world, chosen.hold)
-    key_params, key = jax.random.split(jax.random.key(seed))
-    params = world.params(key_params) if hasattr(world, "params") else world.default_params
-    values = None
-    if chosen.prior == "optimal" and hasattr(world, "optimal_values"):
-        values = np.reshape(world.optimal_values(params, chosen.discount), (-1, world.num_actions))
-    agent = build(
-        chosen,
-        world.num_actions,
-        num_states=num_states(world),
-        horizon=getattr(world, "horizon", None),
-        optimal_values=values,
-        bound=action_bound(world),
-        input_scale=input_scale(world),
-    )
-    loop = Loop(world, agent, chosen.learn_every, chosen.updates, chosen.learn_after, chosen.clip_rewards)
-    return loop, key, params
-
-
-class _Until(NamedTuple):
-    """How long a run is; when it counts as learned, and whether it stops then."""
-
-    episodes: int | None
-    steps: int | None
-    below: float
-    after: int
-    stop: bool
-
-
-def _run(
-    loop: Loop,
-    key: PRNGKeyArray,
-    params: Any,
-    folder: RunFolder | None,
-    asked: dict[str, Any],
-    until: _Until,
-    evaluator: Evaluator,
-    checkpoint_seconds: float,
-    report: Callable[[Progress], None],
-    probe: Probe | None,
-    adviser: Adviser,
-    announce: Callable[[str], None] | None,
-) -> Result:
-    """Start or go on, up to the end."""
-    history = History(Episode)
-    probes: list[dict[str, float]] = []
-    if folder is not None and folder.checkpoints.last is not None:
-        snapshot, rows = folder.restore(loop, key, params)
-        history.extend(rows)
-    else:
-        snapshot = start(loop, key, params)
-        _check_at_start(loop, snapshot.live)
-    evaluator.begin(int(snapshot.live.step))
-    clock, held = _Clock(int(snapshot.live.step)), getattr(loop.env, "times", 1)
-    tells, scores = getattr(loop.env, "tells_regret", False), evaluator.scores
-
-    def first_below(rows: Sequence[Episode]) -> int | None:
-        return episodes_to_learn(rows, until.below, until.after) if tells else None
-
-    learned = first_below(history)
-    taken = sum(row.length for row in history)
-
-    def over() -> bool:
-        enough = until.episodes is not None and len(history) >= until.episodes
-        return enough or (until.steps is not None and taken >= until.steps) or (until.stop and learned is not None)
-
-    size = evaluator.chunk(CHUNK)
-    with interruptible() as interrupt:
-        while not over():
-            following, ended, ends = advance(loop, key, params, snapshot, size)
-            clock.lap(int(following.live.step))
-            known = len(history)
-            for row, end in zip(ended, ends, strict=True):
-                history.append(row)
-                taken += row.length
-                learned = learned or first_below([row])
-                if over():  # the agent as it was at the end of the last episode, not of the chunk
-                    if end < int(following.live.step):
-                        following = advance(loop, key, params, snapshot, size, until=end).snapshot
-                    break
-            if folder is not None:
-                folder.append(history[known:])
-            snapshot = following
-            evaluator.look(loop, params, snapshot.live)
-            if folder is not None:
-                folder.checkpoint(snapshot, unless_younger_than=checkpoint_seconds)
-            if probe is not None:
-                probes.append({"episode": len(history), **probe(loop, snapshot.live)})
-            if announce is not None and clock.laps % CHUNKS_BETWEEN_LOOKS == 0:
-                returns = [row.total_return for row in history.ends()]
-                good = learned is not None if tells else better(returns)
-                words = _advice(loop, snapshot.live, adviser, returns, good)
-                if words is not None:
-                    announce(words)
-            if history[known:]:
-                last = history[-1]
-                regret = last.average_regret if tells else None
-                speed = clock.speed * held
-                report(Progress(last.episode, last.total_return, regret, speed, learned, taken, scores.last))
-            if interrupt.came:
+        with interruptible() as interrupt:
+            while not trainer.over:
+                done = trainer.advance(evaluations, advise=announce is not None)
+                clock.lap(trainer.steps)
+                if folder is not None and done.episodes:
+                    folder.append(done.episodes)
+                if done.evaluation is not None:
+                    scores.add(done.steps, done.evaluation)
                 if folder is not None:
-                    folder.checkpoint(snapshot)
-                interrupt.stop()
-    result = Result(
-        **asked,
-        episodes=len(history),
-        tells_regret=tells,
-        episodes_to_learn=learned,
-        episodes_to_solve=episodes_to_solve(history) if hasattr(loop.env, "optimal_path") else None,
-        total_return=float(sum(row.total_return for row in history)),
-        env_steps=taken,
-        env_steps_per_second=clock.speed * held,
-        history=history,
-        probes=probes,
-        evaluation=scores.last,
-        policy=_policy(loop, params, snapshot.live),
-    )
-    if folder is not None:
-        folder.finish(snapshot, result.summary())
-    return result
-
-
-def _policy(loop: Loop, params: Any, live: Live) -> Policy | None:
-    interface = interface_of_environment(loop.env, params)
-    return None if interface is None else Policy(loop.agent, live.agent, interface)
-
-
-def _check_at_start(loop: Loop, live: Live) -> None:
-    """Members and priors must differ where this run begins."""
-    if isinstance(loop.agent, QLearner):
-        check_members_differ(loop.agent, live.agent.belief, nearby(live.obs))
-
-
-def _advice(loop: Loop, live: Live, adviser: Adviser, returns: list[float], learned: bool) -> str | None:
-    """On the prior's scale, by transitions of replay; of indices, by how many are in it."""
-    agent, state = loop.agent, live.agent
-    if not isinstance(agent, QLearner) or int(state.updates) < LEAST_UPDATES:
-        return None
-    kept = min(int(state.buffer.time), agent.buffer.capacity)
-    step = agent.buffer.get(state.buffer, jax.random.randint(jax.random.key(0), (ROWS,), 0, kept)).transition
-    found = measure(agent, state.belief, step.obs, step.action)
-    seen = state.buffer.data.transition.obs
-    cells = len(np.unique(seen)) if num_states(loop.env) is not None else None
-    return adviser.look(found, int(state.updates), cells, returns, learned)
+                    folder.checkpoint(trainer.backend.snapshot, len(trainer.history), checkpoint_seconds)
+                if probe is not None:
+                    probes.append({"episode": len(trainer.history), **probe(trainer.backend)})
+                if announce is not None and done.advice is not None:
+                    announce(done.advice)
+                if time.perf_counter() - told > REPORT_SECONDS:
+                    told = time.perf_counter()
+                    report(progress())
+                if interrupt.came:
+                    if folder is not None:
+                        folder.checkpoint(trainer.backend.snapshot, len(trainer.history))
+                    interrupt.stop()
+        report(progress())
+        rows, made = trainer.history, trainer.backend
+        result = Result(
+            **setup.names,
+            backend=made.name,
+            steps=trainer.steps,
+            episodes=len(rows),
+            total_return=float(sum(row.total_return for row in rows)),
+            mean_return=mean_of_last(rows),
+            best=rows.best,
+            cells=made.cells,
+            updates=made.updates,
+            steps_per_second=clock.speed,
+            tells_regret=made.tells_regret,
+            episodes_to_learn=trainer.learned,
+            episodes_to_solve=episodes_to_solve(rows) if made.tells_solved else None,
+            evaluation=scores.last,
+            cluster=made.cluster,
+            history=rows,
+            probes=probes,
+            policy=trainer.policy,
+        )
+        if folder is not None:
+            folder.finish(made.snapshot, len(rows), result.summary())
+        return result
 
 
 class _Clock:
-    """Environment steps per second, the first chunk apart: it compiles."""
+    """Measures actions per second, without the first round, which compiles."""
 
     def __init__(self, step: int) -> None:
-        self.first = self.step = step
+        self.first = self.step = self.first_end = step
         self.begun = self.after_first = self.now = time.perf_counter()
         self.laps = 0
 

@@ -1,4 +1,4 @@
-"""Atari games (extra `atari`): the Arcade Learning Environment, with the frames of Mnih et al. (2015)."""
+"""Atari games (extra `atari`): the Arcade Learning Environment with the preprocessing of Mnih et al. (2015)."""
 
 import difflib
 from typing import Any
@@ -11,22 +11,37 @@ from priorax.envs.host.vector import NOT_RESET, VectorStep, checked_actions, fir
 
 
 class Atari:
-    """`num_envs` copies of a game, played on threads.
+    """`num_envs` copies of a game, stepped on threads.
 
-    A frame is grey, 84 x 84, the brighter of the last two of the four screens for which an action is held; four of them
-    are an observation, of which three are black at an episode's start. An episode is a whole game: losing a life is
-    told (`VectorStep.life_lost`) and ends nothing. Rewards are the game's own; clipping them is the learner's business.
+    A frame is grey, 84 x 84: the maximum of the last two of four screens, for which an action is repeated. An
+    observation is a stack of four frames, padded with black ones at the start of an episode. An episode is a whole
+    game: a lost life is reported (`VectorStep.life_lost`) but ends nothing. Rewards are not clipped; that is the
+        learner's task.
 
-    Actions are those that do something in this game (its minimal set). None is taken on the player's behalf but the
-    no-ops of the start: as with Mnih et al., games that wait for the fire button (Breakout) wait for the player to
-    press it, after every life. Pressing it at the start, as later work does, is a jump in Montezuma's Revenge.
+    Actions are the game's minimal action set. Apart from the initial no-ops none is taken automatically: as in Mnih et
+    al., games that wait for the fire button (Breakout) wait until the agent presses it. (In Montezuma's Revenge,
+    pressing fire at the start is a jump.)
 
-    Seeds, not threads, say what happens: the same seed gives the same bits on any number of them.
+    Results depend on the seed but not on the number of threads.
+
+    Args:
+        game: Name of the game, such as "MontezumaRevenge" or "montezuma_revenge".
+        num_envs: Number of copies.
+        sticky: Probability of repeating the previous action instead (0.25 in Machado et al., 2018).
+        noop_max: Most no-op screens at the start of an episode; the number is random.
+        max_frames: Screens after which a game is truncated, not counting the no-ops; 108,000 are half an hour.
+        num_threads: Number of threads; 0 uses one per core.
+
+    Raises:
+        ValueError: If the game is unknown, a number is out of range, or the extra is not installed.
     """
 
     stack = 4
+    """Frames per observation."""
     frame_shape: tuple[int, ...] = (84, 84)
+    """Shape of a frame."""
     frame_dtype = np.dtype(np.uint8)
+    """Type of a frame."""
 
     def __init__(
         self,
@@ -38,13 +53,6 @@ class Atari:
         max_frames: int = 108_000,
         num_threads: int = 0,
     ) -> None:
-        """`game`: such as "MontezumaRevenge" or "montezuma_revenge".
-
-        `sticky`: the probability that the game repeats the last action instead (0.25 with Machado et al., 2018).
-        `noop_max`: an episode starts with a random number of screens without action, at most this one.
-        `max_frames`: screens after which a game is cut short, not counting those; 108,000 are half an hour.
-        `num_threads`: 0 takes one for each processor.
-        """
         try:
             from ale_py import roms
             from ale_py.vector_env import AtariVectorEnv
@@ -54,7 +62,7 @@ class Atari:
         self.num_envs = positive_int("num_envs", num_envs)
         if non_negative("sticky", sticky) >= 1:
             raise ValueError(
-                f"sticky={sticky!r} must be below 1, or no action is ever taken; pass for example sticky=0.25"
+                f"sticky={sticky!r} must be below 1, or actions would have no effect; pass for example sticky=0.25"
             )
         for name, count in (("noop_max", noop_max), ("num_threads", num_threads)):
             if count < 0:
@@ -76,11 +84,27 @@ class Atari:
         self._over = np.zeros(self.num_envs, bool)
 
     def reset(self, seed: int) -> UInt8[np.ndarray, "num_envs 4 84 84"]:
+        """Start new games.
+
+        Args:
+            seed: Random seed.
+
+        Returns:
+            The first observations.
+        """
         obs, info = self._open().reset(seed=first_seed(seed))
         self._lives, self._over = info["lives"], np.zeros(self.num_envs, bool)
         return obs
 
     def step(self, actions: np.ndarray) -> VectorStep:
+        """Take one action in each game.
+
+        Args:
+            actions: One action index per game.
+
+        Returns:
+            Observations, rewards and ends of episodes.
+        """
         chosen = checked_actions(actions, self.num_envs, self.num_actions)
         env = self._open()
         if self._lives is None:
@@ -91,7 +115,7 @@ class Atari:
         return VectorStep(obs, reward.astype(np.float32), terminated, truncated, lost)
 
     def close(self) -> None:
-        """End the threads."""
+        """Stop the threads."""
         if self._env is not None:
             self._env.close()
             del self._env.ale  # whose threads live as long as it does
@@ -106,7 +130,18 @@ class Atari:
 
 
 def rom_name(game: str, known: list[str]) -> str:
-    """The game's own name among those known, whether it is given in CamelCase or snake_case."""
+    """Find a game by its name in CamelCase or snake_case.
+
+    Args:
+        game: The name.
+        known: Names of the available games.
+
+    Returns:
+        The name among those available.
+
+    Raises:
+        ValueError: If it is unknown; the message suggests similar names.
+    """
     plain = {name.replace("_", ""): name for name in known}
     asked = game.replace("_", "").lower()
     if asked in plain:
@@ -119,10 +154,19 @@ def rom_name(game: str, known: list[str]) -> str:
 def cells(
     frames: UInt8[np.ndarray, "num height width"], *, rows: int = 8, columns: int = 11, levels: int = 8
 ) -> list[bytes]:
-    """Go-Explore's cells (Ecoffet et al., 2021), to count the distinct states that were reached: each frame as a
-    picture of 11 x 8 pixels, the mean of what they cover, in 8 shades of grey.
+    """Map frames to Go-Explore's cells (Ecoffet et al., 2021), to count distinct states.
 
-    All sums are of whole numbers, so equal frames have equal cells wherever they stand.
+    A cell is the frame downsampled to `columns` x `rows` pixels by averaging, in `levels` grey levels. All sums are
+    exact, so equal frames always have equal cells.
+
+    Args:
+        frames: Grey frames.
+        rows: Rows of a cell.
+        columns: Columns of a cell.
+        levels: Grey levels.
+
+    Returns:
+        The cell of each frame, as bytes.
     """
     _, height, width = frames.shape
     total = _shares(rows, height) @ frames.astype(np.float64) @ _shares(columns, width).T  # exact: far below 2^53

@@ -1,6 +1,6 @@
-"""The paper's cartpole swing-up on MuJoCo itself, through `dm_control`, with Gymnasium's interface (extra `control`).
+"""The paper's cartpole swing-up on MuJoCo through `dm_control`, as a Gymnasium environment (extra `control`).
 
-Task, actions and observations are those of the compiled `CartpoleSwingup`; only who computes the physics differs.
+Task, actions and observations are those of the compiled `CartpoleSwingup`; MuJoCo computes the physics.
 """
 
 import os
@@ -20,7 +20,12 @@ except ImportError as error:
 
 
 class ControlCartpole(gymnasium.Env[np.ndarray, Any]):
-    """`task` says reward, actions and length."""
+    """Cartpole swing-up on MuJoCo.
+
+    Args:
+        task: Reward, actions and episode length; by default those of the paper.
+        render_mode: "rgb_array" or None.
+    """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 100}  # noqa: RUF012
 
@@ -41,7 +46,15 @@ class ControlCartpole(gymnasium.Env[np.ndarray, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Hanging down; `options={"state": (x, theta, x', theta')}` starts elsewhere."""
+        """Start an episode with the pole hanging down.
+
+        Args:
+            seed: Seed of the initial state.
+            options: `{"state": (x, theta, x', theta')}` sets the initial state.
+
+        Returns:
+            The first observation, and an empty dictionary.
+        """
         super().reset(seed=seed)
         start = 0.01 * self.np_random.standard_normal(4) + np.array([0.0, np.pi, 0.0, 0.0])
         if options and "state" in options:
@@ -53,6 +66,14 @@ class ControlCartpole(gymnasium.Env[np.ndarray, Any]):
         return self._observation(), {}
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Take one step of 0.01 s.
+
+        Args:
+            action: Index of the push, or the push itself.
+
+        Returns:
+            Observation, reward, terminated, truncated, and an empty dictionary.
+        """
         u = self.task.pushes[int(action)] if self.task.pushes else float(np.clip(np.reshape(action, ()), -1, 1))
         self.physics.set_control([u])
         self.physics.step()
@@ -60,7 +81,14 @@ class ControlCartpole(gymnasium.Env[np.ndarray, Any]):
         return self._observation(), self._reward(u), False, self.time >= self.task.steps, {}
 
     def render(self) -> np.ndarray:
-        """A picture, where a headless renderer exists."""
+        """Render an image.
+
+        Returns:
+            The image [240, 320, 3].
+
+        Raises:
+            OSError: If no headless renderer is available.
+        """
         try:
             return self.physics.render(240, 320, camera_id=0)
         except Exception as error:  # whatever the graphics library says
@@ -69,7 +97,7 @@ class ControlCartpole(gymnasium.Env[np.ndarray, Any]):
             ) from error
 
     def state(self) -> np.ndarray:
-        """x, theta, x', theta'."""
+        """Return x, theta, x', theta'."""
         return np.concatenate([self.physics.data.qpos, self.physics.data.qvel])
 
     def _observation(self) -> np.ndarray:

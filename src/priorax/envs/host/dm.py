@@ -1,4 +1,4 @@
-"""Environments of `dm_env`, and bsuite's by their id, for the loops of the host (`vector.py`)."""
+"""Vectors of `dm_env` environments, and bsuite's environments by their id."""
 
 import importlib
 import inspect
@@ -15,26 +15,36 @@ from priorax.envs.interface import Sight, is_picture
 from priorax.envs.jax.bsuite_cartpole import BsuiteCartpole
 
 ONE_HOT = ("deep_sea", "deep_sea_stochastic")
-"""bsuite's experiments whose picture has a single one in it."""
+"""bsuite experiments with one-hot observations."""
 INPUT_SCALE = {"cartpole_swingup": BsuiteCartpole().input_scale}
-"""Where bsuite gives no bounds and our port of the same task has a scale."""
+"""Input scales of bsuite experiments that declare no bounds, from our port of the same task."""
 
 
 class DmEnvWorld:
-    """Environments of `dm_env` with finitely many actions, one per lane, all with the same specs.
+    """A vector of `dm_env` environments with discrete actions and identical specs.
 
-    What is seen becomes an index (DiscreteArray), a picture [channel, height, width] of bytes (an array of bytes of two
-    or three dimensions, its channels first or last), or numbers in 32 bits (any other array): (1, n), as bsuite has it,
-    is flattened to (n,), and a single number to (1,).
+    Observations become state indices (DiscreteArray), images [channel, height, width] of bytes (an array of bytes with
+    two or three dimensions, channels first or last), or float32 numbers (any other array): (1, n), as in bsuite, is
+    flattened to (n,), and a scalar to (1,).
 
-    An episode that ends is terminated where its last discount is 0, else truncated. A discount of 0 before the end
-    counts as a life lost; any other is ignored.
+    An episode that ends is terminated if its last discount is 0, else truncated. A discount of 0 before the end counts
+    as a lost life; other discounts are ignored.
 
-    Environments of `dm_env` cannot be seeded once they are made: `reset(seed)` begins new episodes, whatever the seed,
-    unless there is a function that makes them from one (as `bsuite_world` has).
+    Environments of `dm_env` cannot be seeded after they are made: `reset(seed)` starts new episodes regardless of the
+    seed, unless `make` is given (as by `bsuite_world`).
+
+    Args:
+        envs: The environments, one per lane.
+        one_hot: Whether observations are one-hot arrays, to be converted to state indices; an array of zeros becomes 0.
+        hold: Steps for which each action is repeated (frame skip); rewards are summed.
+        make: Makes environments like `envs` from a seed, which replace them at `reset(seed)`.
+
+    Raises:
+        ValueError: If there are no environments, one occurs twice, or their specs differ or are not supported.
     """
 
     stack = 1
+    """Frames per observation."""
 
     def __init__(
         self,
@@ -44,22 +54,19 @@ class DmEnvWorld:
         hold: int = 1,
         make: Callable[[int], Sequence[Any]] | None = None,
     ) -> None:
-        """`one_hot`: each picture has a single one in it, and is seen as its index, as a table wants it; a picture
-        without any as 0. `hold`: steps for which an action is held; their rewards are summed. `make(seed)`: others like
-        `envs`, which take their place at `reset(seed)`."""
         specs = imported("dm_env.specs")
         self.envs = list(envs)
         self.num_envs = len(self.envs)
         acts, sees = _checked_specs(specs, self.envs)
         self.hold, self.make = positive_int("hold", hold), make
         self.first_action = int(acts.minimum)
-        """What the environment calls action 0."""
+        """Number that the environment uses for action 0."""
         self._action_type = acts.dtype.type
         self.num_actions = int(acts.maximum) - self.first_action + 1
         self.num_states: int | None = None
-        """Where what is seen is an index: below it."""
+        """Number of states, if observations are state indices."""
         self.input_scale: tuple[float, ...] = ()
-        """What brings each number that is seen to about one, as far as its bounds are known."""
+        """Factors that bring each number of an observation to about one; empty if its bounds are unknown."""
         self.frame_shape: tuple[int, ...] = ()
         self.frame_dtype: np.dtype = np.dtype(np.int32)
         shape, channels_last = tuple(sees.shape), False
@@ -88,6 +95,14 @@ class DmEnvWorld:
         return channels_last
 
     def reset(self, seed: int) -> np.ndarray:
+        """Start a new episode in every environment.
+
+        Args:
+            seed: Random seed; used only if the environments can be made from one.
+
+        Returns:
+            The first observations.
+        """
         checked_seed(seed)
         if self.make is not None:
             self.envs = list(self.make(seed))
@@ -95,6 +110,14 @@ class DmEnvWorld:
         return np.stack([self.sight(env.reset().observation) for env in self.envs])
 
     def step(self, actions: np.ndarray) -> VectorStep:
+        """Take one action in each environment.
+
+        Args:
+            actions: One action index per environment.
+
+        Returns:
+            Observations, rewards and ends of episodes.
+        """
         chosen = checked_actions(actions, self.num_envs, self.num_actions) + self.first_action
         if self._over is None:
             raise ValueError(NOT_RESET)
@@ -111,6 +134,7 @@ class DmEnvWorld:
         return VectorStep(np.stack(obs), reward, last & ended, last & ~ended, ended & ~last)
 
     def close(self) -> None:
+        """Close the environments."""
         for env in self.envs:
             env.close()
         self._over = None
@@ -130,7 +154,7 @@ class DmEnvWorld:
 def _checked_specs(specs: Any, envs: Sequence[Any]) -> tuple[Any, Any]:
     """What all of them do and see, or a ValueError that says why these cannot be lanes of one world."""
     if not envs or len({id(env) for env in envs}) < len(envs):
-        raise ValueError(f"envs={envs!r} must be at least one environment, and none twice; make one for each lane")
+        raise ValueError(f"envs={envs!r} must hold at least one environment, each only once; make one for each lane")
     acts, sees, pays = envs[0].action_spec(), envs[0].observation_spec(), envs[0].reward_spec()
     for env in envs[1:]:
         if (env.action_spec(), env.observation_spec()) != (acts, sees):
@@ -140,30 +164,43 @@ def _checked_specs(specs: Any, envs: Sequence[Any]) -> tuple[Any, Any]:
             )
     if not isinstance(acts, specs.BoundedArray) or acts.shape or not np.issubdtype(acts.dtype, np.integer):
         raise ValueError(
-            f"envs have the actions {acts}, and must have finitely many, as a DiscreteArray or a BoundedArray of one "
-            "whole number; choose another environment, or wrap this one"
+            f"envs have the action spec {acts}, which must be a DiscreteArray or a BoundedArray of one integer; choose "
+            "another environment, or wrap this one"
         )
     if not isinstance(sees, specs.Array):
         raise ValueError(
-            f"envs are seen as {sees}, and must be seen as one array; join its parts into one in a wrapper, as with "
-            "np.concatenate"
+            f"envs have the observation spec {sees}, which must be one array; concatenate the parts in a wrapper, for "
+            "example with np.concatenate"
         )
     if sees.dtype.kind not in "fiub":
-        raise ValueError(f"envs are seen as {sees.dtype}, and must be seen as numbers; wrap them so that they are")
+        raise ValueError(
+            f"envs have observations of type {sees.dtype}, which must be numbers; wrap them to convert them"
+        )
     if not isinstance(pays, specs.Array) or pays.shape:
-        raise ValueError(f"envs pay {pays}, and must pay one number; wrap them so that they do")
+        raise ValueError(f"envs have the reward spec {pays}, which must be one number; wrap them to convert it")
     return acts, sees
 
 
 def bsuite_world(bsuite_id: str, results: Path | str | None = None, *, lanes: int = 1, hold: int = 1) -> DmEnvWorld:
-    """bsuite's own environment of that id, as `deep_sea/3`; its results go into a folder, if one is given, by bsuite's
-    own CSV logging (those of this id that are there are replaced, at each reset).
+    """Make a vector of one of bsuite's environments.
 
-    DeepSea's N x N pictures have a single one, and are seen as its index, so that a table looks them up; the last of an
-    episode is all zero and seen as 0, but nothing of value follows it.
+    DeepSea's N x N one-hot observations are converted to state indices; the final observation is all zero and becomes
+    0, which is harmless since nothing follows it.
 
-    bsuite fixes in an id's settings what the task is (a mask, a scale), and `reset(seed)` leaves that alone. Where it
-    leaves other random numbers open, they follow from that seed; where it fixes those too, lane i has its seed plus i.
+    The settings of a bsuite id fix the task (its mask, its scale), and `reset(seed)` does not change it. Other random
+    numbers follow from the seed of `reset`; where the id fixes their seed too, lane i uses that seed plus i.
+
+    Args:
+        bsuite_id: The id, such as `deep_sea/3`.
+        results: Folder for bsuite's own CSV log, if any; each reset replaces an earlier log of this id.
+        lanes: Number of environments; 1 if results are logged.
+        hold: Steps for which each action is repeated (frame skip).
+
+    Returns:
+        The environments.
+
+    Raises:
+        ValueError: If the id is unknown, bsuite is not installed, or results are requested for several lanes.
     """
     experiment = checked_bsuite_id(bsuite_id)
     positive_int("lanes", lanes)
@@ -182,7 +219,17 @@ def bsuite_world(bsuite_id: str, results: Path | str | None = None, *, lanes: in
 
 
 def checked_bsuite_id(bsuite_id: str) -> str:
-    """The experiment of that id, or a ValueError that says what is wrong with it."""
+    """Check a bsuite id.
+
+    Args:
+        bsuite_id: The id.
+
+    Returns:
+        The experiment's name.
+
+    Raises:
+        ValueError: If it is unknown, or bsuite is not installed.
+    """
     sweep = imported("bsuite.sweep")
     experiment, _, number = str(bsuite_id).partition("/")
     counts = bsuite_experiments()
@@ -196,7 +243,7 @@ def checked_bsuite_id(bsuite_id: str) -> str:
 
 
 def bsuite_experiments() -> dict[str, int]:
-    """How many ids each of bsuite's experiments has."""
+    """Return the number of ids of each bsuite experiment."""
     names = [bsuite_id.partition("/")[0] for bsuite_id in imported("bsuite.sweep").SWEEP]
     return {name: names.count(name) for name in dict.fromkeys(names)}
 
@@ -222,7 +269,17 @@ def _loaded(bsuite_id: str, experiment: str, seed: int, lane: int) -> Any:
 
 
 def imported(name: str) -> Any:
-    """A module of bsuite or `dm_env`, or a ValueError that says what to install."""
+    """Import a module of bsuite or `dm_env`.
+
+    Args:
+        name: Name of the module.
+
+    Returns:
+        The module.
+
+    Raises:
+        ValueError: If it is not installed; the message names the extra.
+    """
     try:
         return importlib.import_module(name)
     except ImportError as error:

@@ -1,8 +1,8 @@
-"""Several environments at once on the host: the one interface of loops that are not compiled.
+"""Vectors of environments on the host: the interface of training loops that are not compiled.
 
-It is Gymnasium's for vectors of environments, with its NEXT_STEP autoreset: the step that ends an episode gives the
-true final observation; the step after it ignores the action, gives reward 0 and the first observation of the next
-episode. So a transition is real whenever the step before it ended nothing.
+It is Gymnasium's vector interface with NEXT_STEP autoreset: the step that ends an episode returns its true final
+observation; the next step ignores the action and returns reward 0 and the first observation of the next episode. A
+transition is therefore valid unless the previous step ended an episode.
 """
 
 import typing
@@ -19,43 +19,61 @@ from priorax.envs.interface import Sight, is_picture, parts_of
 
 
 class VectorStep(NamedTuple):
-    """What one step gave, one row per environment."""
+    """The results of one step, one row per environment."""
 
     obs: np.ndarray
-    """As `reset` gives them; at an episode's end the last of that episode."""
+    """Observations, in the form of `reset`; at the end of an episode its final observation."""
     reward: Float32[np.ndarray, " num_envs"]
-    """As the environment pays it, unclipped."""
+    """Rewards, not clipped."""
     terminated: Bool[np.ndarray, " num_envs"]
-    """The episode's true end: nothing follows that could have a value."""
+    """Whether the episode reached a terminal state."""
     truncated: Bool[np.ndarray, " num_envs"]
-    """The episode was cut short, as by a limit of time."""
+    """Whether the episode was cut short, for example by a time limit."""
     life_lost: Bool[np.ndarray, " num_envs"]
-    """A life was lost in this step, though the game goes on; False where there are no lives."""
+    """Whether a life was lost though the game continues; False in games without lives."""
 
 
 @runtime_checkable
 class VectorWorld(Protocol):
-    """See the module's docstring."""
+    """A vector of environments with discrete actions."""
 
     num_envs: int
+    """Number of environments."""
     num_actions: int
+    """Number of actions."""
     frame_shape: tuple[int, ...]
-    """Of one frame; () where it is a number, such as an index."""
+    """Shape of one frame; () for a state index."""
     frame_dtype: np.dtype
+    """Type of a frame."""
     stack: int
-    """Frames that make an observation, oldest first: observations are [num_envs, stack, *frame_shape], or
-    [num_envs, *frame_shape] where one frame is enough."""
+    """Frames per observation, oldest first: observations are [num_envs, stack, *frame_shape], or [num_envs,
+    *frame_shape] if `stack` is 1.
+    """
 
     def reset(self, seed: int) -> np.ndarray:
-        """Begin anew everywhere; the same seed gives the same bits."""
+        """Start a new episode in every environment.
+
+        Args:
+            seed: Random seed; the same seed gives the same results.
+
+        Returns:
+            The first observations.
+        """
         ...
 
     def step(self, actions: np.ndarray) -> VectorStep:
-        """One action in each."""
+        """Take one action in each environment.
+
+        Args:
+            actions: One action index per environment.
+
+        Returns:
+            Observations, rewards and ends of episodes.
+        """
         ...
 
     def close(self) -> None:
-        """Give back threads and memory."""
+        """Release threads and memory."""
         ...
 
 
@@ -71,22 +89,31 @@ class _Progress(NamedTuple):
 
 
 class CompiledWorld:
-    """`num_envs` copies of a compiled environment, which share its `params` and differ in their random numbers.
+    """`num_envs` copies of a compiled environment, with the same parameters and different random numbers.
 
-    Environment i resets with `fold_in(fold_in(key(seed), i), 0)`, and steps for the t-th time, from 1, with t in place
-    of that 0: what happens in it depends on neither its companions nor their number.
+    Environment i resets with the key `fold_in(fold_in(key(seed), i), 0)`, and takes its t-th step, from 1, with t in
+    place of
+    0: an environment depends neither on the others nor on their number.
+
+    Args:
+        env: The environment.
+        num_envs: Number of copies.
+        params: Parameters of the environment; by default its `default_params`.
+
+    Raises:
+        ValueError: If actions are continuous, or observations are not single arrays.
     """
 
     stack = 1
+    """Frames per observation."""
 
     def __init__(self, env: Any, num_envs: int, params: Any = None) -> None:
         from priorax.envs.base import action_bound, input_scale, num_states
 
         if action_bound(env) is not None:
             raise ValueError(
-                f"env={env!r} has continuous actions, and on the host agents choose among finitely many; "
-                "use the agent d4pg in the compiled loop (priorax.train('d4pg', ...)), or an environment whose actions "
-                "are finitely many"
+                f"env={env!r} has continuous actions, and agents on the host need discrete ones; use the agent d4pg in "
+                "a compiled environment (priorax.train('d4pg', ...)), or an environment with discrete actions"
             )
         self.env = env
         self.num_envs = positive_int("num_envs", num_envs)
@@ -95,7 +122,8 @@ class CompiledWorld:
         seen = jax.eval_shape(env.reset, jax.random.key(0), self.params)[0]
         if not isinstance(seen, jax.ShapeDtypeStruct):
             raise ValueError(
-                f"env={env!r} is seen as {type(seen).__name__}, and must be seen as one array; join its parts into one"
+                f"env={env!r} has observations of type {type(seen).__name__}, which must be one array; concatenate "
+                "the parts into one"
             )
         self.frame_shape: tuple[int, ...] = tuple(seen.shape)
         self.frame_dtype = np.dtype(seen.dtype)
@@ -109,11 +137,27 @@ class CompiledWorld:
         self._step = jax.jit(jax.vmap(self._step_one, (None, 0, None, 0, 0)))
 
     def reset(self, seed: int) -> np.ndarray:
+        """Start a new episode in every environment.
+
+        Args:
+            seed: Random seed; the same seed gives the same results.
+
+        Returns:
+            The first observations.
+        """
         self._key, self._time = jax.random.key(checked_seed(seed)), 0
         self._progress = self._reset(self._key, self._places)
         return np.asarray(self._progress.first)
 
     def step(self, actions: np.ndarray) -> VectorStep:
+        """Take one action in each environment.
+
+        Args:
+            actions: One action index per environment.
+
+        Returns:
+            Observations, rewards and ends of episodes.
+        """
         chosen = checked_actions(actions, self.num_envs, self.num_actions)
         if self._progress is None:
             raise ValueError(NOT_RESET)
@@ -123,7 +167,7 @@ class CompiledWorld:
         return VectorStep(obs, reward, terminated, truncated, np.zeros(self.num_envs, bool))
 
     def close(self) -> None:
-        """Forget where the environments are."""
+        """Release the states."""
         self._progress = None
 
     def _reset_one(self, key: PRNGKeyArray, i: Array) -> _Progress:
@@ -144,15 +188,22 @@ class CompiledWorld:
 
 
 class GymnasiumWorld:
-    """Any vector of environments of Gymnasium 1.x with finitely many actions. Close it through this class; `env` may be
-    made by `gymnasium.make_vec`.
+    """A Gymnasium 1.x vector environment with discrete actions.
 
-    What is seen becomes an index (Discrete), a picture [channel, height, width] of bytes (a Box of bytes of two or
-    three dimensions, its channels first or last), or numbers in 32 bits (any other Box; dictionaries, tuples and
-    the like as one row of numbers).
+    Observations become state indices (Discrete), images [channel, height, width] of bytes (a Box of bytes with two or
+    three dimensions, channels first or last), or float32 numbers (any other Box; dictionaries, tuples and so on are
+    flattened to one vector). Close the environment through this class.
+
+    Args:
+        env: A vector environment, for example from `gymnasium.make_vec`.
+
+    Raises:
+        ValueError: If it is not a vector environment, does not use NEXT_STEP autoreset, or has spaces that are not
+            supported.
     """
 
     stack = 1
+    """Frames per observation."""
 
     def __init__(self, env: Any) -> None:
         try:
@@ -161,7 +212,7 @@ class GymnasiumWorld:
         except ImportError as error:
             raise ValueError(f'{error}; install what it needs with: pip install "priorax[gymnasium]"') from None
         if not isinstance(env, VectorEnv):
-            raise ValueError(f"env={env!r} must be a vector of environments; make one with gymnasium.make_vec")
+            raise ValueError(f"env={env!r} must be a vector environment; make one with gymnasium.make_vec")
         mode = env.metadata.get("autoreset_mode")
         if mode != AutoresetMode.NEXT_STEP:
             raise ValueError(
@@ -184,11 +235,11 @@ class GymnasiumWorld:
         self.num_envs = int(env.num_envs)
         self.num_actions = int(acts.n)
         self.first_action = int(acts.start)
-        """What the environment calls action 0."""
+        """Number that the environment uses for action 0."""
         self.num_states: int | None = None
-        """Where what is seen is an index: below it."""
+        """Number of states, if observations are state indices."""
         self.input_scale: tuple[float, ...] = ()
-        """What brings each number that is seen to about one, as far as its bounds are known."""
+        """Factors that bring each number of an observation to about one; empty if its bounds are unknown."""
         first_state, channels_last = 0, False
         shape: tuple[int, ...] = tuple(sees.shape or ())
         self.frame_shape = shape
@@ -202,7 +253,9 @@ class GymnasiumWorld:
             if not is_picture(self.frame_shape, self.frame_dtype):  # codes, mostly far below the 255 of their bounds
                 self.input_scale = (1 / max(1, int(np.max(env.reset(seed=0)[0]))),)
         elif not np.issubdtype(sees.dtype, np.number) and sees.dtype != np.bool_:
-            raise ValueError(f"env is seen as {sees.dtype}, and must be seen as numbers; wrap it so that it is")
+            raise ValueError(
+                f"env has observations of type {sees.dtype}, which must be numbers; wrap it to convert them"
+            )
         elif len(self.frame_shape) == 1:
             self.input_scale = scale_of_bounds(sees.low, sees.high)
         self.sight = Sight(
@@ -211,11 +264,27 @@ class GymnasiumWorld:
         self._started = False
 
     def reset(self, seed: int) -> np.ndarray:
+        """Start a new episode in every environment.
+
+        Args:
+            seed: Random seed; the same seed gives the same results.
+
+        Returns:
+            The first observations.
+        """
         obs, _ = self.env.reset(seed=first_seed(seed))
         self._started = True
         return self.sight(obs)
 
     def step(self, actions: np.ndarray) -> VectorStep:
+        """Take one action in each environment.
+
+        Args:
+            actions: One action index per environment.
+
+        Returns:
+            Observations, rewards and ends of episodes.
+        """
         chosen = checked_actions(actions, self.num_envs, self.num_actions)
         if not self._started:
             raise ValueError(NOT_RESET)
@@ -229,22 +298,42 @@ class GymnasiumWorld:
         )
 
     def close(self) -> None:
+        """Close the environments."""
         self.env.close()
         self._started = False
 
 
 def channels_first(shape: tuple[int, ...]) -> tuple[tuple[int, ...], bool]:
-    """A picture's shape with its channels first, and whether they were last."""
+    """Return the shape of an image with its channels first.
+
+    Args:
+        shape: Shape of the image, channels first or last.
+
+    Returns:
+        The shape with channels first, and whether they were last.
+    """
     last = len(shape) == 3 and shape[2] < min(shape[:2])
     return ((shape[2], *shape[:2]) if last else shape), last
 
 
 NOT_RESET = "step was called before reset; call reset(seed) first, for example reset(0)"
+"""Message for a step before the first reset."""
 
 
 def checked_actions(actions: np.ndarray, num_envs: int, num_actions: int) -> np.ndarray:
-    """One action of each environment, as 64-bit integers, or a ValueError: ALE waits for ever if given an action it
-    does not have."""
+    """Check a vector of actions. (The Arcade Learning Environment hangs on an invalid action.)
+
+    Args:
+        actions: One action index per environment.
+        num_envs: Number of environments.
+        num_actions: Number of actions.
+
+    Returns:
+        The actions as 64-bit integers.
+
+    Raises:
+        ValueError: If the shape, the type or a value is wrong.
+    """
     found = np.asarray(actions)
     if found.shape != (num_envs,) or not np.issubdtype(found.dtype, np.integer):
         raise ValueError(
@@ -257,8 +346,15 @@ def checked_actions(actions: np.ndarray, num_envs: int, num_actions: int) -> np.
 
 
 def first_seed(seed: int) -> int:
-    """The seed of the first of several environments whose seeds follow each other: far from that of any other `seed`.
+    """Return the seed of the first of several environments that are seeded consecutively.
 
-    Were it `seed` itself, the second environment of seed 0 would be the first of seed 1.
+    Seeds of different vectors are far apart: if it were `seed` itself, the second environment of seed 0 would equal
+    the first of seed 1.
+
+    Args:
+        seed: Seed of the vector.
+
+    Returns:
+        Seed of the first environment.
     """
     return int(np.random.SeedSequence(checked_seed(seed)).generate_state(1)[0] >> 2)

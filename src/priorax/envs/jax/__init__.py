@@ -1,1 +1,1 @@
-"""Environments that are compiled together with the agent."""
+"""Compiled environments, written in JAX."""

@@ -1,11 +1,11 @@
-"""Bandits: episodes of one step. An observation holds one row of features per arm: what the arm is, and the context.
+"""Bandits: environments with one-step episodes. An observation is an array [arm, feature] of arm and context features.
 
-    BernoulliBandit   appendix C.1: Ber(1/2) and Ber(1/2 + gap), which is which drawn by the seed
-    LinearBandit      appendix C.4: arms on a sphere, reward x'theta + noise
-    GaussianProcessBandit   a context and a few arms, each arm's reward a smooth random function of the context, linear
-                      in many cosines: beyond a small network's reach to know exactly, yet exact Bayes exists
+- `BernoulliBandit` (appendix C.1): arms Ber(1/2) and Ber(1/2 + gap); the seed decides which is better.
+- `LinearBandit` (appendix C.4): arms on the unit sphere, reward x'theta + noise.
+- `GaussianProcessBandit`: a context and a few arms, whose rewards are smooth random functions of the context. They are
+  linear in many cosine features, so that exact Bayes is possible while a small network cannot represent them exactly.
 
-`info["regret"]` is what the best arm would have paid more, in expectation.
+`info["regret"]` is the expected reward of the best arm minus that of the chosen one.
 """
 
 from dataclasses import dataclass
@@ -24,15 +24,62 @@ class Bandit(Protocol):
     """What a bandit adds to an environment."""
 
     @property
-    def num_actions(self) -> int: ...
-    def params(self, key: PRNGKeyArray) -> Any: ...
-    def arms(self, key: PRNGKeyArray, params: Any) -> Float[Array, "arm feature"]: ...
-    def means(self, params: Any, arms: Float[Array, "arm feature"]) -> Float[Array, " arm"]: ...
-    def pay(self, key: PRNGKeyArray, mean: Float[Array, ""]) -> Float[Array, ""]: ...
+    def num_actions(self) -> int:
+        """Number of arms."""
+        ...
+
+    def params(self, key: PRNGKeyArray) -> Any:
+        """Draw a bandit.
+
+        Args:
+            key: A PRNG key.
+
+        Returns:
+            The parameters of the bandit.
+        """
+        ...
+
+    def arms(self, key: PRNGKeyArray, params: Any) -> Float[Array, "arm feature"]:
+        """Draw the features of one round.
+
+        Args:
+            key: A PRNG key.
+            params: Parameters of the bandit.
+
+        Returns:
+            The features of each arm.
+        """
+        ...
+
+    def means(self, params: Any, arms: Float[Array, "arm feature"]) -> Float[Array, " arm"]:
+        """Return the expected rewards.
+
+        Args:
+            params: Parameters of the bandit.
+            arms: The features of each arm.
+
+        Returns:
+            The expected reward of each arm.
+        """
+        ...
+
+    def pay(self, key: PRNGKeyArray, mean: Float[Array, ""]) -> Float[Array, ""]:
+        """Draw a reward.
+
+        Args:
+            key: A PRNG key.
+            mean: Expected reward of the chosen arm.
+
+        Returns:
+            The reward.
+        """
+        ...
 
 
 class OneStep:
-    """The shape of an environment, for bandits: reset shows the arms, a step pays and ends the episode."""
+    """The environment interface of a bandit: `reset` returns the arms, and `step` pays the reward and ends the
+    episode.
+    """
 
     @property
     def default_params(self: Any) -> Any:
@@ -47,12 +94,32 @@ class OneStep:
         return True
 
     def reset(self: Any, key: PRNGKeyArray, params: Any) -> tuple[Array, Array]:
+        """Start a round.
+
+        Args:
+            key: A PRNG key.
+            params: Parameters of the bandit.
+
+        Returns:
+            The features of each arm, as observation and as state.
+        """
         arms = self.arms(key, params)
         return arms, arms
 
     def step(
         self: Any, key: PRNGKeyArray, state: Array, action: Any, params: Any
     ) -> tuple[Array, Array, Array, Array, Array, dict[str, Any]]:
+        """Pull one arm.
+
+        Args:
+            key: A PRNG key.
+            state: The features of each arm.
+            action: Index of the arm.
+            params: Parameters of the bandit.
+
+        Returns:
+            As `Environment.step`; the info holds the expected regret.
+        """
         key_pay, key_reset = jax.random.split(key)
         means = self.means(params, state)
         regret = jnp.max(means) - means[action]
@@ -64,10 +131,10 @@ class OneStep:
 
 @dataclass(frozen=True)
 class BernoulliBandit(OneStep):
-    """Two arms."""
+    """A bandit with two Bernoulli arms."""
 
     gap: float = 0.1
-    """epsilon: how much better the better one is."""
+    """Difference between the success probabilities of the arms (epsilon)."""
 
     def __post_init__(self) -> None:
         if not 0 < self.gap <= 0.5:
@@ -78,7 +145,14 @@ class BernoulliBandit(OneStep):
         return 2
 
     def params(self, key: PRNGKeyArray) -> Float[Array, " arm"]:
-        """The arms' means."""
+        """Draw a bandit.
+
+        Args:
+            key: A PRNG key.
+
+        Returns:
+            Expected rewards of the arms.
+        """
         return 0.5 + self.gap * jax.nn.one_hot(jax.random.randint(key, (), 0, 2), 2)
 
     def arms(self, key: PRNGKeyArray, params: Array) -> Float[Array, "arm feature"]:
@@ -92,7 +166,7 @@ class BernoulliBandit(OneStep):
 
 
 class LinearParams(NamedTuple):
-    """A linear bandit."""
+    """Parameters of a linear bandit."""
 
     arms: Float[Array, "arm feature"]
     theta: Float[Array, " feature"]
@@ -100,11 +174,16 @@ class LinearParams(NamedTuple):
 
 @dataclass(frozen=True)
 class LinearBandit(OneStep):
-    """r = x'theta + noise, theta ~ N(0, I), arms uniform on the unit sphere: the same in every round."""
+    """A linear bandit: r = x'theta + noise, theta ~ N(0, I), arms uniform on the unit sphere and the same in every
+    round.
+    """
 
     num_arms: int = 30
+    """Number of arms."""
     dim: int = 5
+    """Number of features."""
     noise_std: float = 1.0
+    """Standard deviation of the reward."""
 
     def __post_init__(self) -> None:
         positive_int("num_arms", self.num_arms)
@@ -133,14 +212,20 @@ class LinearBandit(OneStep):
 
 @dataclass(frozen=True)
 class GaussianProcessBandit(OneStep):
-    """Arm a pays f_a(context) + noise; f_a is a draw of a Gaussian process with a squared exponential kernel, by random
-    cosines. Features of an arm: the context (uniform in a square), and which arm it is."""
+    """A contextual bandit: arm a pays f_a(context) + noise.
+
+    f_a is drawn from a Gaussian process with a squared exponential kernel, approximated by random cosine features. The
+    features of an arm are the context, uniform in [-1, 1]², and the arm's one-hot encoding.
+    """
 
     num_arms: int = 4
+    """Number of arms."""
     noise_std: float = 0.3
+    """Standard deviation of the reward."""
     length: float = 0.7
-    """Of the kernel; contexts are in [-1, 1]²."""
+    """Length scale of the kernel."""
     num_cosines: int = 24
+    """Number of cosine features of each arm."""
 
     def __post_init__(self) -> None:
         positive_int("num_arms", self.num_arms)
@@ -153,7 +238,14 @@ class GaussianProcessBandit(OneStep):
         return self.num_arms
 
     def params(self, key: PRNGKeyArray) -> Float[Array, " cosine"]:
-        """The weights of all cosines of all arms."""
+        """Draw a bandit.
+
+        Args:
+            key: A PRNG key.
+
+        Returns:
+            Weights of the cosine features of all arms.
+        """
         return jax.random.normal(key, (self.num_arms * self.num_cosines,))
 
     def arms(self, key: PRNGKeyArray, params: Array) -> Float[Array, "arm feature"]:
@@ -161,7 +253,14 @@ class GaussianProcessBandit(OneStep):
         return jnp.concatenate([jnp.broadcast_to(context, (self.num_arms, 2)), jnp.eye(self.num_arms)], axis=1)
 
     def features(self, x: Float[Array, " feature"]) -> Float[Array, " cosine"]:
-        """What the reward is linear in, for exact Bayes; the same cosines in every bandit of this size."""
+        """Return the features in which the reward is linear, for exact Bayes; the same for every bandit of this size.
+
+        Args:
+            x: Features of an arm.
+
+        Returns:
+            Its cosine features.
+        """
         random = np.random.default_rng(0)
         frequency = jnp.asarray(random.standard_normal((self.num_cosines, 2)) / self.length, jnp.float32)
         phase = jnp.asarray(random.uniform(0, 2 * np.pi, self.num_cosines), jnp.float32)

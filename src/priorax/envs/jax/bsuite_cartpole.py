@@ -1,8 +1,8 @@
-"""bsuite's `cartpole_swingup`, compiled: another system than the control suite's, for comparison with its numbers.
+"""bsuite's `cartpole_swingup`, compiled. Its physics differ from those of the DeepMind control suite.
 
-Explicit Euler steps of 0.01 s, no damping, no rail: the episode ends where the cart leaves |x| < 3, or after 10 s; both
-are terminations, and the time is observed. Reward +1 where cos theta, |theta'| and |x| pass the difficulty's
-thresholds, less 0.1 for pushing. Tested against bsuite step by step.
+Explicit Euler steps of 0.01 s, no damping, no rail: the episode terminates when |x| exceeds 3, or after 10 s, and the
+time is observed. The reward is +1 where cos theta, |theta'| and |x| pass the thresholds of the difficulty, minus 0.1
+for pushing. Tested against bsuite step by step.
 """
 
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 CART, POLE, LENGTH, GRAVITY, FORCE = 1.0, 0.1, 0.5, 9.8, 10.0
 STEP, STEPS = 0.01, 1001
-"""Seconds; and the step at which the summed seconds exceed 10."""
+"""Seconds per step, and the step at which the summed time exceeds 10 s."""
 EDGE, MOVE_COST = 3.0, 0.1
 NUM_DIFFICULTIES = 20
 
 
 class BsuiteCartpoleState(NamedTuple):
-    """As bsuite's; theta = 0 is up."""
+    """The state, as in bsuite; theta = 0 is upright."""
 
     x: Float[Array, ""]
     x_dot: Float[Array, ""]
@@ -32,13 +32,16 @@ class BsuiteCartpoleState(NamedTuple):
 
 @dataclass(frozen=True)
 class BsuiteCartpole:
-    """`cartpole_swingup/{difficulty}`: the higher, the narrower the rewarded region."""
+    """bsuite's `cartpole_swingup/{difficulty}`; a higher difficulty has a smaller rewarded region."""
 
     difficulty: int = 0
+    """Difficulty, from 0 to 19."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.difficulty < NUM_DIFFICULTIES:
-            raise ValueError(f"difficulty={self.difficulty} must be between 0 and {NUM_DIFFICULTIES - 1}; pass one")
+            raise ValueError(
+                f"difficulty={self.difficulty} must be between 0 and {NUM_DIFFICULTIES - 1}; pass for example 0"
+            )
 
     @property
     def num_actions(self) -> int:
@@ -46,7 +49,7 @@ class BsuiteCartpole:
 
     @property
     def input_scale(self) -> tuple[float, ...]:
-        """In metres and seconds, as the other cartpole's."""
+        """Factors that convert observations to metres and seconds, as in `CartpoleSwingup`."""
         return (3.0, 1.2, 1.0, 1.0, 0.2, 1.0, 1.0, 1.0)
 
     @property
@@ -59,14 +62,24 @@ class BsuiteCartpole:
 
     @property
     def height(self) -> float:
+        """The reward requires cos theta above this."""
         return self.difficulty / NUM_DIFFICULTIES
 
     @property
     def reach(self) -> float:
+        """The reward requires |x| below this."""
         return 1 - self.difficulty / NUM_DIFFICULTIES
 
     def reset(self, key: PRNGKeyArray, params: Any) -> tuple[Array, BsuiteCartpoleState]:
-        """Hanging down, nearly at rest."""
+        """Start an episode with the pole hanging down, nearly at rest.
+
+        Args:
+            key: A PRNG key.
+            params: Not used.
+
+        Returns:
+            The first observation, and the state.
+        """
         x, x_dot, theta, theta_dot = jax.random.uniform(key, (4,), minval=-0.05, maxval=0.05)
         state = BsuiteCartpoleState(x, x_dot, np.pi + theta, theta_dot, jnp.zeros((), int))
         return self.observe(state), state
@@ -103,7 +116,15 @@ class BsuiteCartpole:
 
 
 def advance(state: BsuiteCartpoleState, action: Any) -> BsuiteCartpoleState:
-    """One Euler step."""
+    """Take one Euler step.
+
+    Args:
+        state: The state.
+        action: 0, 1 or 2: push left, none, right.
+
+    Returns:
+        The next state.
+    """
     cos, sin = jnp.cos(state.theta), jnp.sin(state.theta)
     total = CART + POLE
     push = (FORCE * (action - 1) + POLE * LENGTH * state.theta_dot**2 * sin) / total

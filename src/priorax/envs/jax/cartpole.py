@@ -1,14 +1,14 @@
 """Cartpole swing-up with sparse reward (section 4.2.2, appendix B.2), compiled.
 
-The physics is that of the DeepMind control suite's cartpole, as MuJoCo steps it: a fourth-order Runge-Kutta step of
-0.01 s, masses, inertia, damping and gear of its model, and its soft rail in every stage. Against `dm_control` over
-1,000 steps that hit the rail, in float64, it stays within 1e-8 where MuJoCo's solver runs to its end; by default that
-stops early at the rail, by some 1e-7, which the pole's chaos makes 1e-5 to 1e-2.
+The physics are those of the DeepMind control suite's cartpole as MuJoCo integrates it: fourth-order Runge-Kutta steps
+of 0.01 s, the masses, inertia, damping and gear of its model, and its soft rail in every stage. Over 1,000 steps that
+hit the rail, in float64, the difference to `dm_control` stays within 1e-8 if MuJoCo's solver runs to convergence; by
+default it stops early at the rail, with an error of about 1e-7 that the chaotic pole amplifies to between 1e-5 and
+1e-2.
 
-The reward is the paper's: +1 where the pole is up (cos theta > 0.95), the cart central (|x| < 0.1) and both slow
-(|theta'| < 1, |x'| < 1), less 0.1 |u| for pushing. With `smooth=True` it is the control suite's own smooth one, at most
-1 a step, and `upright=True` starts with the pole up: its tasks `swingup` and `balance`, to which an agent that fails at
-the sparse one can be put first.
+The reward is the paper's: +1 where the pole is upright (cos theta > 0.95), the cart central (|x| < 0.1) and both slow
+(|theta'| < 1, |x'| < 1), minus 0.1 |u| for pushing. `smooth=True` uses the control suite's smooth reward of at most 1
+per step, and `upright=True` starts with the pole up: the suite's tasks `swingup` and `balance`.
 """
 
 from dataclasses import dataclass
@@ -22,17 +22,17 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from priorax.checks import positive, positive_int
 
 CART, POLE, CENTRE, INERTIA = 1.0, 0.1, 0.5, 0.0094245927672955976
-"""Masses, the distance of the pole's centre of mass, its inertia about it."""
+"""Masses of cart and pole, distance of the pole's centre of mass from the hinge, and its inertia about that centre."""
 GRAVITY, SLIDER_DAMPING, HINGE_DAMPING, GEAR = 9.81, 5e-4, 2e-6, 10.0
 RAIL = 1.8
 STEP = 0.01
 _ABOUT_HINGE = INERTIA + POLE * CENTRE**2
 UPRIGHT_MOBILITY = _ABOUT_HINGE / ((CART + POLE) * _ABOUT_HINGE - (POLE * CENTRE) ** 2)
-"""What a unit force on the cart does to it where the pole is upright: MuJoCo softens the rail by it."""
+"""Acceleration of the cart per unit force with the pole upright; MuJoCo softens the rail by it."""
 
 
 class CartpoleState(NamedTuple):
-    """Position and velocity of cart and pole (theta = 0 is up), and steps so far."""
+    """Positions and velocities of cart and pole (theta = 0 is upright), and the number of steps."""
 
     x: Float[Array, ""]
     theta: Float[Array, ""]
@@ -43,24 +43,24 @@ class CartpoleState(NamedTuple):
 
 @dataclass(frozen=True)
 class CartpoleSwingup:
-    """The environment. Actions are the pushes in `pushes`, by number; or, where there are none, any u in [-1, 1]."""
+    """Cartpole swing-up with sparse reward; actions are indices into `pushes`, or numbers in [-1, 1] if it is empty."""
 
     pushes: tuple[float, ...] = (-1.0, 0.0, 1.0)
-    """What each action pushes; () for continuous actions."""
+    """Push of each action; () for continuous actions."""
     height: float = 0.95
-    """The reward asks for cos theta above this."""
+    """The reward requires cos theta above this."""
     reach: float = 0.1
-    """... and |x| below this."""
+    """The reward requires |x| below this."""
     speed: float = 1.0
-    """... and both speeds below this."""
+    """The reward requires |theta'| and |x'| below this."""
     push_cost: float = 0.1
-    """Times |u|."""
+    """Cost of a push, per unit of |u|."""
     smooth: bool = False
-    """The control suite's smooth reward instead."""
+    """Whether to use the control suite's smooth reward instead."""
     upright: bool = False
-    """Start with the pole up."""
+    """Whether to start with the pole up."""
     steps: int = 1000
-    """Of an episode; its end is a truncation."""
+    """Steps of an episode, which is then truncated."""
 
     def __post_init__(self) -> None:
         positive_int("steps", self.steps)
@@ -69,12 +69,12 @@ class CartpoleSwingup:
 
     @property
     def num_actions(self) -> int:
-        """How many there are; the dimension of continuous ones."""
+        """Number of discrete actions, or dimension of continuous ones."""
         return len(self.pushes) or 1
 
     @property
     def action_bound(self) -> float | None:
-        """Continuous actions are between minus this and this."""
+        """Bound of continuous actions; None if actions are discrete."""
         return None if self.pushes else 1.0
 
     @property
@@ -90,8 +90,18 @@ class CartpoleSwingup:
         return ()
 
     def reset(self, key: PRNGKeyArray, params: Any) -> tuple[Array, CartpoleState]:
-        """Hanging down, nearly at rest: normal numbers of standard deviation 0.01 around it. Or, as the suite has it,
-        the pole up within 0.034 and the cart anywhere within 0.1."""
+        """Start an episode.
+
+        The pole hangs down, and the state is perturbed by normal noise of standard deviation 0.01. With `upright`, as
+        in the control suite, the pole is up within 0.034 and the cart within 0.1.
+
+        Args:
+            key: A PRNG key.
+            params: Not used.
+
+        Returns:
+            The first observation, and the state.
+        """
         x, theta, x_dot, theta_dot = 0.01 * jax.random.normal(key, (4,))
         theta = np.pi + theta
         if self.upright:
@@ -100,17 +110,39 @@ class CartpoleSwingup:
         return self.observe(state), state
 
     def observe(self, state: CartpoleState) -> Float[Array, "5"]:
-        """cos theta, sin theta, theta', x, x'."""
+        """Return the observation of a state.
+
+        Args:
+            state: The state.
+
+        Returns:
+            cos theta, sin theta, theta', x, x'.
+        """
         return jnp.stack([jnp.cos(state.theta), jnp.sin(state.theta), state.theta_dot, state.x, state.x_dot])
 
     def push(self, action: Any) -> Float[Array, ""]:
-        """u of an action."""
+        """Return the push of an action.
+
+        Args:
+            action: Index of the push, or the push itself.
+
+        Returns:
+            The push u in [-1, 1].
+        """
         if self.pushes:
             return jnp.asarray(self.pushes)[action]
         return jnp.clip(jnp.reshape(action, ()), -1.0, 1.0)
 
     def reward(self, state: CartpoleState, u: Float[Array, ""]) -> Float[Array, ""]:
-        """Of arriving in a state by a push."""
+        """Return the reward of a transition.
+
+        Args:
+            state: The state after the step.
+            u: The push.
+
+        Returns:
+            The reward.
+        """
         if self.smooth:
             high, central = (1 + jnp.cos(state.theta)) / 2, (1 + _near(state.x / 2)) / 2
             return high * central * (4 + 1 - u**2) / 5 * (1 + _near(state.theta_dot / 5)) / 2
@@ -137,7 +169,15 @@ def _near(x: Float[Array, ""]) -> Float[Array, ""]:
 
 
 def advance(state: CartpoleState, u: Float[Array, ""]) -> CartpoleState:
-    """One Runge-Kutta step of 0.01 s under the push u."""
+    """Take one Runge-Kutta step of 0.01 s.
+
+    Args:
+        state: The state.
+        u: The push.
+
+    Returns:
+        The next state.
+    """
     y = jnp.stack(state[:4])
     k1 = _velocity(y, u)
     k2 = _velocity(y + STEP / 2 * k1, u)

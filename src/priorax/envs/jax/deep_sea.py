@@ -1,7 +1,7 @@
-"""DeepSea (section 4.2.1): an N x N grid, one row down per step, one rewarding path out of 2^N.
+"""DeepSea (section 4.2.1): an N x N grid descended by one row per step, with one rewarding path out of 2^N.
 
-Equal to bsuite's `DeepSea` step by step. The optimal return is 0.99: as bsuite does, and as the paper's number has it,
-the last move right is charged too, where the paper's words would give 0.99 + 0.01/N.
+Equal to bsuite's `DeepSea` step by step. The optimal return is 0.99: as in bsuite, and in the paper's numbers, the last
+move right has a cost too; the paper's text would give 0.99 + 0.01/N.
 """
 
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ from priorax.checks import one_of, positive_int
 
 
 class Params(NamedTuple):
-    """What differs between environments of one size: which action is `right` in each cell (the paper's W)."""
+    """What differs between environments of one size: the action that moves right in each cell (the paper's W)."""
 
     right: Int[Array, "row column"]
 
 
 class DeepSeaState(NamedTuple):
-    """Where the agent is, and whether it has left the diagonal by choice in this episode."""
+    """The agent's cell, and whether it has chosen to leave the diagonal in this episode."""
 
     row: Int[Array, ""]
     column: Int[Array, ""]
@@ -31,20 +31,23 @@ class DeepSeaState(NamedTuple):
 
 @dataclass(frozen=True)
 class DeepSea:
-    """The environment; `params(key)` draws an action mask."""
+    """DeepSea; `params(key)` draws an action mask."""
 
     size: int = 10
-    """N."""
+    """Size of the grid, N."""
     windy: bool = False
-    """Moving right fails with probability 1/N, and the last row's end cells have N(0,1) noise on their reward."""
+    """Whether moving right fails with probability 1/N, and rewards of the end cells of the last row have N(0, 1) noise.
+    """
     observation: str = "index"
-    """index: row * N + column, and N*N at the end; one_hot: N x N, all zeros at the end (as bsuite)."""
+    """Form of observations: `index` (row * N + column, and N*N at the end), or `one_hot` (N x N, all zeros at the end,
+    as in bsuite).
+    """
     move_cost: float = 0.01
-    """Cost of moving right all the way."""
+    """Total cost of moving right in every step."""
     treasure: float = 1.0
-    """Reward in the last column; 0 leaves novelty as the only drive (section 4.1)."""
+    """Reward in the last column; with 0, novelty is the only incentive (section 4.1)."""
     mapping_seed: int | None = None
-    """bsuite's action mask of that seed instead of a drawn one."""
+    """Seed of bsuite's action mask; None draws the mask in `params`."""
 
     def __post_init__(self) -> None:
         positive_int("size", self.size)
@@ -73,12 +76,19 @@ class DeepSea:
 
     @property
     def optimal_return(self) -> float:
-        """Of the best policy, in expectation."""
+        """Expected return of the optimal policy."""
         reach = (1 - 1 / self.size) ** (self.size - 1) if self.windy else 1.0
         return self.treasure * reach - self.move_cost
 
     def params(self, key: PRNGKeyArray) -> Params:
-        """An action mask W ~ Ber(1/2)^(N x N)."""
+        """Draw an action mask, W ~ Ber(1/2)^(N x N).
+
+        Args:
+            key: A PRNG key; not used if `mapping_seed` is given.
+
+        Returns:
+            The action mask.
+        """
         if self.mapping_seed is not None:
             mask = np.random.RandomState(self.mapping_seed).binomial(1, 0.5, [self.size, self.size])
             return Params(jnp.asarray(mask, int))
@@ -89,7 +99,14 @@ class DeepSea:
         return self.observe(state), state
 
     def observe(self, state: DeepSeaState) -> Array:
-        """What the agent sees."""
+        """Return the observation of a state.
+
+        Args:
+            state: The state.
+
+        Returns:
+            The observation.
+        """
         if self.observation == "index":
             cell = state.row * self.size + state.column
             return jnp.where(state.row < self.size, cell, self.num_states)
@@ -124,13 +141,28 @@ class DeepSea:
         return jnp.where(terminated, first, final), following, reward, terminated, jnp.zeros((), bool), info
 
     def optimal_path(self, params: Params) -> tuple[Array, Array]:
-        """The observations on the way to the treasure, and the actions that lead there."""
+        """Return the path to the treasure.
+
+        Args:
+            params: The action mask.
+
+        Returns:
+            The observations on the path, and the actions.
+        """
         diagonal = jnp.arange(self.size)
         no = jnp.zeros_like(diagonal, bool)
         return jax.vmap(self.observe)(DeepSeaState(diagonal, diagonal, no)), params.right[diagonal, diagonal]
 
     def optimal_values(self, params: Params, discount: float = 1.0) -> Float[np.ndarray, "row column action"]:
-        """Q* by dynamic programming, in expectation over wind and noise."""
+        """Compute Q* by dynamic programming, in expectation over wind and noise.
+
+        Args:
+            params: The action mask.
+            discount: Discount factor.
+
+        Returns:
+            The values.
+        """
         n, right = self.size, np.asarray(params.right)
         q = np.zeros((n, n, 2))
         value = np.zeros(n)

@@ -1,4 +1,4 @@
-"""An environment in which every action is held for several steps (frame skip)."""
+"""Action repeat (frame skip) for compiled environments."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,13 +12,15 @@ from priorax.checks import positive_int
 
 @dataclass(frozen=True)
 class Held:
-    """`env`, each action taken `times` times or until the episode ends; rewards are summed.
+    """An environment that repeats each action `times` times, or until the episode ends, and sums the rewards.
 
-    `info["steps"]` says how many steps of `env` it was; everything else of `env` shows through.
+    `info["steps"]` is the number of steps taken in `env`; all other attributes are those of `env`.
     """
 
     env: Any
+    """The environment."""
     times: int
+    """Steps for which each action is repeated."""
 
     def __post_init__(self) -> None:
         positive_int("times", self.times)

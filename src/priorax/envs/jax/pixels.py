@@ -1,4 +1,4 @@
-"""DeepSea as a picture: what to explore is known to the last cell, what is seen is a frame like Atari's."""
+"""DeepSea with image observations: known exploration, and frames like Atari's."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,25 +13,25 @@ from priorax.envs.jax.deep_sea import DeepSea, DeepSeaState, Params
 
 @dataclass(frozen=True)
 class PixelDeepSea:
-    """DeepSea, seen as a grey picture: the diver's cell is white, all else black, and all is black at the end."""
+    """DeepSea observed as a grey image: the agent's cell is white, all else black; the final observation is black."""
 
     size: int = 10
-    """N."""
+    """Size of the grid, N."""
     side: int = 84
-    """Pixels of the picture, each way; at least N, so that every cell shows."""
+    """Height and width of the image in pixels; at least N, so that every cell is visible."""
     windy: bool = False
-    """As in DeepSea."""
+    """Whether transitions are stochastic, as in `DeepSea`."""
 
     def __post_init__(self) -> None:
         positive_int("size", self.size)
         if positive_int("side", self.side) < self.size:
             raise ValueError(
-                f"side={self.side} must be at least size={self.size}, or some cells do not show; pass side={self.size}"
+                f"side={self.side} must be at least size={self.size}, or cells are invisible; pass side={self.size}"
             )
 
     @property
     def sea(self) -> DeepSea:
-        """What the picture shows."""
+        """The DeepSea that the images show."""
         return DeepSea(self.size, windy=self.windy)
 
     @property
@@ -53,15 +53,29 @@ class PixelDeepSea:
 
     @property
     def optimal_return(self) -> float:
-        """Of the best policy, in expectation."""
+        """Expected return of the optimal policy."""
         return self.sea.optimal_return
 
     def params(self, key: PRNGKeyArray) -> Params:
-        """An action mask."""
+        """Draw an action mask.
+
+        Args:
+            key: A PRNG key.
+
+        Returns:
+            The action mask.
+        """
         return self.sea.params(key)
 
     def picture(self, index: Int[Array, ""]) -> UInt8[Array, "side side"]:
-        """Of DeepSea's observation: the cell's index, or N*N at the end, which is a row below the last."""
+        """Render an observation of DeepSea.
+
+        Args:
+            index: Index of the cell, or N*N at the end of an episode.
+
+        Returns:
+            The image.
+        """
         cell = jnp.arange(self.side) * self.size // self.side  # the row, or the column, that each pixel shows
         here = (cell[:, None] == index // self.size) & (cell == index % self.size)
         return jnp.where(here, 255, 0).astype(jnp.uint8)
@@ -78,6 +92,13 @@ class PixelDeepSea:
         return self.picture(index), state, reward, terminated, truncated, info
 
     def optimal_path(self, params: Params) -> tuple[Array, Array]:
-        """The pictures on the way to the treasure, and the actions that lead there."""
+        """Return the path to the treasure.
+
+        Args:
+            params: The action mask.
+
+        Returns:
+            The images on the path, and the actions.
+        """
         indices, actions = self.sea.optimal_path(params)
         return jax.vmap(self.picture)(indices), actions

@@ -1,1 +1,1 @@
-"""Where agent and environment run: one compiled scan, lanes on the host, or processes on Ray."""
+"""Backends, which run agent and environment: one compiled scan, lanes on the host, or processes on Ray."""

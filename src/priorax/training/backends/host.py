@@ -1,292 +1,402 @@
-"""`live` (algorithm 3) for environments that are not compiled: many at once, each a *lane* with a function of its own.
+"""Backend for environments that are not compiled: many at once, each a *lane* that follows its own draw.
 
-An `Actor` steps all lanes with one evaluation of the networks; a `Learner` draws from replay and learns. Acting uses
-weights that are one round old, so that learning goes on while the environments step. Everything follows from the seed.
-Agents that plan instead of learning from replay have a `PlannerHost`; both offer the same to what drives them.
+An `Actor` steps all lanes with one evaluation of the networks; a `Learner` learns from minibatches. Acting uses weights
+that are one round old, so that learning proceeds while environments step. All randomness derives from the seed.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, PRNGKeyArray
 
-from priorax.agents import Agent, AgentState, QLearner, Settings, Tabular, build, check_members_differ, nearby
-from priorax.agents.q_learner import Sampled, errors
-from priorax.beliefs import ENSEMBLES, BeliefState, Counts
-from priorax.checks import positive_int
+from priorax.agents import Agent, AgentSpec, Settings, build, check_members_differ, nearby
+from priorax.agents.base import errors
+from priorax.agents.deploy import best, deploy, values
 from priorax.envs.host.vector import VectorWorld
+from priorax.envs.interface import Interface, interface_of
 from priorax.fitting import NonFiniteLoss
-from priorax.replay import Drawn, SequenceBuffer, SequenceSettings
+from priorax.replay import FrameLayout, FrameReplay, Sampled, Transition, check_holds
+from priorax.storage import restore_tree, tree_arrays
 from priorax.training.backends.acting import Actor
-from priorax.training.backends.lanes import Played, seed_for
-from priorax.training.backends.planner_host import PlannerHost
+from priorax.training.backends.lanes import seed_for
+from priorax.training.checkpoint import Checkpoints
+from priorax.training.distinct import Cells
+from priorax.training.records import Arrays, Ended, Inserted, ReplayFacts, Snapshot
 
 
 @eqx.filter_jit
 def learn(
-    agent: QLearner, state: AgentState, drawn: Drawn, count: Any, key: PRNGKeyArray
-) -> tuple[AgentState, Float[Array, " batch"], Float[Array, ""]]:
-    """One update on a minibatch that all members share, each transition's error for replay, and the mean loss."""
-    key_target, key_online = jax.random.split(jax.random.fold_in(key, state.updates))
-    mask = drawn.mask
-    streams = agent.belief.num_streams
-    reward = drawn.reward
-    if drawn.path is not None:
-        reward = reward + jnp.sum(drawn.path_weight * agent.bonus(state.belief, drawn.path, axes=2), axis=0)
-    sampled = Sampled(
-        drawn.obs,
-        drawn.action,
-        reward,
-        drawn.discount,
-        drawn.next_obs,
-        drawn.weight * mask / agent.buffer.mask_prob,
-        jnp.broadcast_to(count, (streams,)),
-        drawn.prior,
-        drawn.next_prior,
-    )
-    state, info = agent.learn(state, sampled, key_target, key_online)
-    none = jnp.zeros(mask.shape[1])  # sparse rows tell no errors, and draw uniformly
-    return state, none if info.examples is None else errors(info, mask), jnp.mean(info.loss)
+    agent: Agent, state: Any, sampled: Sampled, count: Any, key: PRNGKeyArray
+) -> tuple[Any, Float[Array, " batch"], Float[Array, ""]]:
+    """Perform one update on a minibatch.
+
+    Args:
+        agent: The agent.
+        state: State of the agent.
+        sampled: A minibatch that all members share.
+        count: Number of the update, from which its random numbers derive.
+        key: PRNG key of the run.
+
+    Returns:
+        The new state, the error of each transition for its priority, and the mean loss.
+    """
+    state, info = agent.learn(state, sampled, jax.random.fold_in(key, count))
+    none = jnp.zeros(sampled.weight.shape[1])  # sparse rows tell no errors, and draw uniformly
+    found = none if info.examples is None else errors(info, sampled.weight > 0)
+    return state, found, jnp.mean(info.loss)
 
 
-_init = eqx.filter_jit(lambda agent, key, obs: agent.init_without_buffer(key, obs))
+_init = eqx.filter_jit(lambda agent, key, obs: agent.init(key, obs))
+_observe = eqx.filter_jit(lambda agent, state, transition, weight: agent.observe(state, transition, weight))
 
 
 class Learner:
-    """An agent that learns from minibatches, wherever they come from; errors come back one update later, so that the
-    next can be prepared while this one runs."""
+    """An agent that learns from minibatches of any origin.
 
-    def __init__(self, agent: QLearner, obs: Any, seed: int) -> None:
-        """`obs`: one example observation."""
-        if not agent.shared_batch:
-            raise ValueError("shared_batch=False would need a torso for every member's batch; use shared_batch=True")
-        self.key = jax.random.key(seed_for(seed, "learning"))
+    Errors are returned one update late, so that the next update can be prepared while one is running.
+    """
+
+    def __init__(self, agent: Agent, obs: Any, seed: int, since: int = 0) -> None:
+        """Initialise the agent.
+
+        Args:
+            agent: The agent.
+            obs: One example observation.
+            seed: Seed of all randomness.
+            since: Number of earlier rounds, so that random numbers are not repeated.
+        """
         self.agent = agent
-        self.state: AgentState = _init(agent, jax.random.key(seed_for(seed, "start")), np.asarray(obs))
-        check_members_differ(agent, self.state.belief, nearby(np.asarray(obs)))
+        self.key = jax.random.key(seed_for(seed, "learning", since))
+        self.state: Any = _init(agent, jax.random.key(seed_for(seed, "start")), np.asarray(obs))
+        check_members_differ(agent, self.state, nearby(np.asarray(obs)))
         self.unread: tuple[np.ndarray, Array, Array] | None = None
-        self.loss = 0.0
+        self.updates = 0
+        """In all; asking does not wait for the one under way."""
+        self.begun = 0
+        """Updates in this process."""
+        self.loss: float | None = None
         """Of the last update whose errors were read."""
-        self.episodes = 0
-        """Those in `state`, without waiting for it."""
 
-    @property
-    def updates(self) -> int:
-        return int(self.state.updates)
+    def adopt(self, state: Any) -> None:
+        """Continue with a state that was learned before.
 
-    def note(self, episodes: int, aux: PyTree = None) -> None:
-        """What actors counted: episodes that ended, and of a belief that counts, its counts, by which it is paid."""
-        if episodes != self.episodes:
-            self.episodes = episodes
-            self.state = self.state._replace(episodes=jnp.asarray(episodes, self.state.episodes.dtype))
-        if aux is not None:
-            self.state = self.state._replace(belief=self.state.belief._replace(aux=aux))
+        Args:
+            state: The agent's.
+        """
+        self.state, self.updates = state, int(getattr(state, "updates", 0))
 
-    def learn(self, drawn: Drawn, count: int) -> tuple[np.ndarray, np.ndarray] | None:
-        """Begin an update; gives places and errors of the one before."""
-        batch = drawn._replace(place=np.zeros(0))
-        self.state, error, loss = learn(
-            self.agent, self.state, batch, np.asarray(count), self.key
-        )  # a plain number would compile anew
+    def observe(self, transition: Transition, weight: np.ndarray) -> np.ndarray | None:
+        """Show transitions to the agent as they happen.
+
+        Args:
+            transition: One transition per lane.
+            weight: Weights [lane]; zero for lanes without a transition.
+
+        Returns:
+            The bonus to add to rewards, or None.
+        """
+        self.state, bonus = _observe(self.agent, self.state, transition, weight)
+        return None if bonus is None else np.asarray(bonus)
+
+    def learn(self, sampled: Sampled) -> tuple[np.ndarray, np.ndarray] | None:
+        """Start an update.
+
+        Args:
+            sampled: A minibatch.
+
+        Returns:
+            Replay positions and errors of the previous update, or None.
+        """
+        self.begun, self.updates = self.begun + 1, self.updates + 1
+        count = np.asarray(self.begun)  # a plain number would compile anew
+        self.state, error, loss = learn(self.agent, self.state, sampled._replace(place=None), count, self.key)
         read = self.read()
-        self.unread = (drawn.place, error, loss)
+        self.unread = (sampled.place, error, loss)
         return read
 
     def read(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Places and errors of the last update begun, once."""
+        """Get replay positions and errors of the last update started, once.
+
+        Returns:
+            Positions and errors, or None.
+
+        Raises:
+            NonFiniteLoss: If the loss is NaN or infinite.
+        """
         if self.unread is None:
             return None
         (place, error, loss), self.unread = self.unread, None
         self.loss = float(loss)
         if not np.isfinite(self.loss):
-            raise NonFiniteLoss(f"the loss became {self.loss} after {self.updates} updates; lower the learning rate")
+            raise NonFiniteLoss(f"the loss became {self.loss} after {self.begun} updates; lower the learning rate")
         return place, np.asarray(error)
 
 
-class BufferPlan(NamedTuple):
-    """What a buffer is made of, without the agent and the world it is for."""
+def build_for(agent: str | AgentSpec, chosen: Settings, world: VectorWorld) -> Agent:
+    """Build an agent for an environment.
 
-    settings: SequenceSettings
-    frame_shape: tuple[int, ...]
-    frame_dtype: np.dtype
-    prior_shape: tuple[int, ...] | None
+    Args:
+        agent: Name of the agent, or its spec.
+        chosen: Hyperparameters.
+        world: The environments.
 
-    def make(self, seed: int) -> SequenceBuffer:
-        """The buffer, empty."""
-        return SequenceBuffer(self.settings, self.frame_shape, self.frame_dtype, self.prior_shape, seed)
-
-
-def buffer_plan(agent: QLearner, world: VectorWorld, lanes: int, capacity: int | None = None) -> BufferPlan:
-    """Replay as the agent wants it, for so many lanes of that world."""
-    settings = SequenceSettings(
-        capacity or agent.buffer.capacity,
-        lanes,
-        world.stack,
-        agent.n_step,
-        float(agent.discount),
-        agent.belief.num_streams,
-        agent.buffer.priority,
-        agent.buffer.importance,
-        isinstance(agent.belief, Counts) and agent.bonus_at == "learning",
-    )
-    prior = None
-    if isinstance(agent.belief, ENSEMBLES) and agent.belief.prior is not None:
-        prior = (agent.belief.num_streams, agent.num_actions, agent.belief.head.prior_size)
-    return BufferPlan(settings, world.frame_shape, world.frame_dtype, prior)
+    Returns:
+        The agent.
+    """
+    return build(agent, chosen, interface_of(world))
 
 
-def buffer_for(
-    agent: QLearner, world: VectorWorld, lanes: int, seed: int, capacity: int | None = None
-) -> SequenceBuffer:
-    """That replay, empty."""
-    return buffer_plan(agent, world, lanes, capacity).make(seed)
+def frame_layout(agent: Agent, state: Any, world: VectorWorld, lanes: int) -> FrameLayout:
+    """Determine the layout of frames in replay.
+
+    Args:
+        agent: The agent.
+        state: State of the agent.
+        world: The environments.
+        lanes: Number of lanes.
+
+    Returns:
+        The layout.
+    """
+    obs = jax.ShapeDtypeStruct((1, *([world.stack] * (world.stack > 1)), *world.frame_shape), world.frame_dtype)
+    prior = eqx.filter_eval_shape(agent.prior_at, state, obs)
+    shape = None if prior is None else tuple(prior.shape[1:])
+    return FrameLayout(lanes, world.frame_shape, world.frame_dtype, world.stack, shape)
 
 
-class Host:
-    """An agent living in many lanes of one process."""
+class HostBackend:
+    """Agent and environments in one process, with many lanes."""
+
+    name = "host"
+    cluster = None
+    tells_regret = False
+    tells_solved = False
 
     def __init__(
         self,
-        agent: QLearner,
+        agent: Agent,
         world: VectorWorld,
-        seed: int = 0,
-        *,
-        learn_every: int = 4,
-        updates: int = 1,
-        learn_after: int = 1000,
-        clip_rewards: bool = False,
-        look: Callable[[np.ndarray], None] = lambda frames: None,
-        since: int = 0,
+        seed: int,
+        chosen: Settings,
+        apart: Callable[[], VectorWorld] | None = None,
     ) -> None:
-        """Begin in every lane of the world.
+        """Start an episode in every lane.
 
         Args:
-            agent: what acts and learns.
-            world: the environments.
-            seed: everything random follows from it, but for what the environments draw by themselves.
-            learn_every: actions, over all lanes, between two times of learning.
-            updates: each time.
-            learn_after: transitions in replay before the first.
-            clip_rewards: clip what is learned from to [-1, 1].
-            look: sees every moment's newest frames.
-            since: rounds that were played before (after a resume, so that other random numbers follow).
+            agent: The agent.
+            world: The environments.
+            seed: Seed of all randomness, except that of the environments themselves.
+            chosen: Hyperparameters of the training loop.
+            apart: Function that creates another such world, for evaluation; None: evaluate in this one.
 
         Raises:
-            ValueError: replay may never hold `learn_after` transitions.
+            ValueError: If replay can never hold `learn_after` transitions.
         """
-        positive_int("learn_every", learn_every)
-        self.agent, self.world = agent, world
-        self.learn_every, self.per_time, self.learn_after, self.look = learn_every, updates, learn_after, look
-        self.buffer = buffer_for(agent, world, world.num_envs, seed_for(seed, "replay", since))
-        self.buffer.settings.check_holds(learn_after)
-        self.actor = Actor(agent, world, seed, clip_rewards=clip_rewards, since=since)
-        self.learner = Learner(agent, self.actor.lanes.obs[0], seed)
-        self.acting = self.learner.state.belief
-        self.owed = 0.0
+        self.agent, self.world, self.seed, self.chosen, self.make = agent, world, seed, chosen, apart
+        self.interface: Interface | None = interface_of(world)
+        self._apart: VectorWorld | None = None
+        self.seen = Cells(world)
+        self.steps = 0
+        self._start(0)
+
+    def _start(self, since: int) -> None:
+        """Start the run, or continue it after earlier rounds."""
         self.rounds = since
-        self.begun = 0
-        """Updates in this process. Not `updates`, which waits for the one under way."""
+        clip = self.chosen.clip_rewards
+        self.actor = Actor(self.agent, self.world, self.seed, clip_rewards=clip, since=since, observe=self._observe)
+        self.learner = Learner(self.agent, self.actor.lanes.obs[0], self.seed, since)
+        self.replay: FrameReplay | None = None
+        if self.agent.replay is not None:
+            layout = frame_layout(self.agent, self.learner.state, self.world, self.world.num_envs)
+            check_holds(self.agent.replay, layout, self.chosen.learn_after)
+            self.replay = FrameReplay(self.agent.replay, layout, seed_for(self.seed, "replay", since))
+        self.acting = self.state
+        self.owed = 0.0
 
     @property
-    def steps(self) -> int:
-        """Actions so far, over all lanes."""
-        return self.rounds * self.world.num_envs
-
-    @property
-    def state(self) -> AgentState:
-        """All that the agent has learned, for a checkpoint."""
+    def state(self) -> Any:
         return self.learner.state
 
     @property
-    def belief(self) -> BeliefState:
-        """What is deployed."""
-        return self.state.belief
-
-    @property
     def updates(self) -> int:
-        """In all."""
         return self.learner.updates
 
     @property
-    def loss(self) -> float:
-        """Of the last update that was read."""
-        return self.learner.loss
+    def cells(self) -> int:
+        return len(self.seen)
 
-    def resume(self, state: AgentState) -> None:
-        """Go on with what was learned before; replay is filled apart."""
-        self.learner.state = state._replace(buffer=())
-        self.acting = self.belief
-        self.actor.episodes = int(state.episodes)
-        self.actor.aux = state.belief.aux if isinstance(self.agent.belief, Counts) else None
+    @property
+    def variety(self) -> int:
+        return self.cells
 
-    def begin_anew(self) -> None:
-        """New episodes in all lanes; those under way are left as they are."""
-        self.actor.begin_anew()
+    def advance(self, limit: int | None, last: Callable[[Ended], bool]) -> list[Ended]:
+        """Run one round: act in every lane, store transitions, and perform the updates that are due.
 
-    def round(self) -> list[Played]:
-        """Act in every lane, remember, learn as often as is due; the episodes that ended."""
-        acting, self.acting = self.acting, self.belief
-        moment, error, played = self.actor.advance(acting)
+        Args:
+            limit: Maximum number of actions.
+            last: Function that tells whether the run ends with an episode.
+
+        Returns:
+            The episodes that finished.
+
+        Raises:
+            NonFinite: If a reward, an observation or the loss is NaN or infinite.
+        """
+        acting, self.acting = self.acting, self.state
+        if self.agent.replay is None:  # what was just counted matters for the plan
+            acting = self.state
+        acted = self.actor.advance(acting)
         self.rounds += 1
-        self.learner.note(self.actor.episodes, self.actor.aux)
-        if moment is not None:
-            self.look(moment.frame)
-            self.buffer.add(moment, error)
-        if self.buffer.size >= self.learn_after:
-            self.owed += self.world.num_envs * self.per_time / self.learn_every
+        self.steps += acted.actions
+        self.seen(acted.obs[:, -1] if self.world.stack > 1 else acted.obs)
+        if self.replay is not None:
+            self._learn(self.replay, acted.step, acted.errors, acted.actions, len(acted.played))
+        loss = self.learner.loss
+        return [Ended(self.steps, each.lane, each.total_return, each.length, loss) for each in acted.played]
+
+    def _learn(self, replay: FrameReplay, step: Any, known: Any, actions: int, ended: int) -> None:
+        if step is not None:
+            replay.add(step, known)
+        if replay.size >= self.chosen.learn_after:
+            every = self.chosen.learn_every
+            self.owed += self.chosen.updates * (ended if every == 0 else actions / every)
         while self.owed >= 1:
             self.owed -= 1
-            self.begun += 1
-            read = self.learner.learn(self.buffer.draw(self.agent.batch_size), self.buffer.size)
+            read = self.learner.learn(replay.sample())
             if read is not None:
-                self.buffer.prioritise(*read)
-        return played
+                replay.prioritise(*read)
+
+    def _observe(self, transition: Transition, weight: np.ndarray) -> np.ndarray | None:
+        return self.learner.observe(transition, weight)
+
+    def snapshot(self) -> Snapshot:
+        arrays = tree_arrays(self.state)
+        arrays |= {f"cells.{name}": array for name, array in self.seen.distinct.arrays().items()}
+        counters = {"rounds": self.rounds, "steps": self.steps, "episodes": self.actor.episodes}
+        arrays |= {f"run.{name}": np.asarray(count) for name, count in counters.items()}
+        if self.replay is None:
+            return Snapshot(self.steps, arrays)
+        arrays |= {f"replay.{name}": array for name, array in self.replay.counters().items()}
+        return Snapshot(self.steps, arrays, Inserted(self.replay.time, self.replay.length, self.replay.inserted))
+
+    def restore(self, checkpoints: Checkpoints) -> None:
+        """Continue from the last checkpoint, in new episodes: environments are not saved.
+
+        Args:
+            checkpoints: The checkpoints of the run.
+        """
+        with checkpoints.explained():
+            arrays = checkpoints.state()
+            run = below("run.", arrays)
+            self._start(int(run["rounds"]))
+            self.seen.distinct.restore(below("cells.", arrays))
+            counters = below("replay.", arrays)
+            if self.replay is not None and counters:
+                self.replay.refill(counters, checkpoints.replay())
+            self.learner.adopt(restore_state(self.state, arrays))
+        self.acting, self.steps = self.state, int(run["steps"])
+        self.actor.episodes = int(run["episodes"])
+
+    def resume(self, state: Any, steps: int) -> None:
+        self.learner.adopt(state)
+        self.acting, self.steps = state, steps
+
+    def evaluate(self, episodes: int, deploy: str, seed: int) -> list[float]:
+        """Evaluate the deployed policy in a separate world, if there is one; else in this one, where exploration then
+        starts new episodes.
+
+        Args:
+            episodes: Number of episodes.
+            deploy: How actions are chosen, as in `Policy.predict`.
+            seed: Seed of these episodes.
+
+        Returns:
+            The returns.
+        """
+        if self.make is None:
+            returns = play(self.agent, self.state, self.world, episodes, deploy, seed)
+            self.actor.begin_anew()
+            return returns
+        if self._apart is None:
+            self._apart = self.make()
+        return play(self.agent, self.state, self._apart, episodes, deploy, seed)
+
+    def recent(self, count: int) -> tuple[Any, Any] | None:
+        if self.replay is None or self.replay.size == 0:
+            return None
+        drawn = self.replay.sample(np.random.default_rng(self.learner.begun), count)
+        return drawn.obs, drawn.action
+
+    def replay_facts(self) -> ReplayFacts | None:
+        if self.replay is None:
+            return None
+        priorities = self.replay.counters()["priorities"]
+        return ReplayFacts(self.replay.size, self.replay.owned.copy(), priorities[priorities > 0])
+
+    def close(self) -> None:
+        self.world.close()
+        if self._apart is not None:
+            self._apart.close()
 
 
-def build_for(chosen: Settings, world: VectorWorld) -> QLearner:
-    """The agent with those settings, for that world; it learns Q by gradient."""
-    agent = build_any(chosen, world)
-    if not isinstance(agent, QLearner):
-        raise ValueError(
-            f"belief={chosen.belief!r} plans and has no replay, so it cannot be used here; use an agent that learns Q "
-            "by gradient, such as 'bsp'"
-        )
-    return agent
-
-
-def build_any(chosen: Settings, world: VectorWorld) -> Agent:
-    """The agent with those settings, for that world."""
-    return build(
-        chosen,
-        world.num_actions,
-        num_states=getattr(world, "num_states", None),
-        input_scale=getattr(world, "input_scale", ()),
-    )
-
-
-def host_for(chosen: Settings, world: VectorWorld, seed: int, **more: Any) -> Host | PlannerHost:
-    """The agent with those settings, living in that world. Holding actions is the world's.
+def restore_state(like: Any, arrays: Arrays) -> Any:
+    """Restore the state of an agent from a snapshot.
 
     Args:
-        chosen: hyperparameters of agent and loop.
-        world: the environments.
-        seed: everything random follows from it.
-        more: `look` and `since`, as `Host` has them.
+        like: A state of the same structure.
+        arrays: Arrays of the snapshot.
+
+    Returns:
+        The state.
     """
-    agent = build_any(chosen, world)
-    if isinstance(agent, Tabular):
-        return PlannerHost(agent, world, seed, clip_rewards=chosen.clip_rewards, **more)
-    return Host(
-        build_for(chosen, world),
-        world,
-        seed,
-        learn_every=chosen.learn_every,
-        updates=chosen.updates,
-        learn_after=chosen.learn_after,
-        clip_rewards=chosen.clip_rewards,
-        **more,
-    )
+    return restore_tree(jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), like), arrays)
+
+
+def below(prefix: str, arrays: Mapping[str, np.ndarray]) -> Arrays:
+    """Select the arrays whose names have a prefix, and remove the prefix.
+
+    Args:
+        prefix: The prefix.
+        arrays: Arrays by name.
+
+    Returns:
+        The selected arrays.
+    """
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+def play(agent: Agent, state: Any, world: VectorWorld, episodes: int, how: str, seed: int) -> list[float]:
+    """Play episodes with a deployed policy. Each lane plays its share of episodes, so that short episodes are not
+    overrepresented.
+
+    Args:
+        agent: An agent with discrete actions.
+        state: State of the agent.
+        world: The environments.
+        episodes: Number of episodes.
+        how: How actions are chosen (`agents.deploy.DEPLOY`).
+        seed: Seed of all randomness.
+
+    Returns:
+        The returns.
+    """
+    rng, deployed = np.random.default_rng(seed), deploy(agent, state)
+    lanes = world.num_envs
+    wanted = np.array([len(range(i, episodes, lanes)) for i in range(lanes)])
+    obs, total, over = world.reset(seed % 2**32), np.zeros(lanes), np.zeros(lanes, bool)
+    returns: list[list[float]] = [[] for _ in range(lanes)]
+    functions = len(values(agent, deployed, obs).members)
+    member = rng.integers(0, functions, lanes)
+    while any(len(mine) < count for mine, count in zip(returns, wanted, strict=True)):
+        after = world.step(best(values(agent, deployed, obs), how, member))
+        total = np.where(over, 0.0, total + after.reward)  # the step after an end only begins anew
+        over = after.terminated | after.truncated
+        for i in np.flatnonzero(over):
+            returns[i].append(float(total[i]))
+        member = np.where(over, rng.integers(0, functions, lanes), member)
+        obs = after.obs
+    return [total for mine, count in zip(returns, wanted, strict=True) for total in mine[:count]]

@@ -1,4 +1,4 @@
-"""Lanes: environments on the host that are stepped together, and the episode under way in each."""
+"""Lanes: environments on the host that are stepped together, with the episode in progress in each."""
 
 from typing import Any, NamedTuple
 
@@ -9,46 +9,57 @@ from priorax.envs.host.vector import VectorStep, VectorWorld
 
 
 class Played(NamedTuple):
-    """One finished episode."""
+    """A finished episode."""
 
     lane: int
+    """Index of the lane."""
     total_return: float
-    """Unclipped."""
+    """Return of the unclipped rewards."""
     length: int
-    """Actions."""
+    """Number of actions."""
 
 
 class Lanes:
-    """What is seen in each lane now (`obs`), whether it is an episode's first observation (`first`) or what followed
-    its last action (`over`): then nothing is done, and the next step begins another episode.
+    """Environments stepped together, with the current observation (`obs`) of each.
 
-    A NaN or infinite reward or observation ends the run: nothing can be learned from it, and nothing after it.
+    `first` marks the first observation of an episode, `over` the one after its last action: there no action is taken,
+    and the next step starts another episode. A NaN or infinite reward or observation ends the run.
     """
 
     def __init__(self, world: VectorWorld, seed: int, *, since: int = 0, first_lane: int = 0) -> None:
-        """Begin an episode in every lane of the world.
+        """Start an episode in every lane.
 
         Args:
-            world: the environments.
-            seed: of their first reset.
-            since: rounds that were played before, for errors to name the step.
-            first_lane: the number of the first lane among those of all actors, for errors to name it.
+            world: The environments.
+            seed: Seed of the first reset.
+            since: Number of earlier rounds, for error messages.
+            first_lane: Index of the first lane among those of all actors, for error messages.
         """
         self.world, self.rounds, self.first_lane = world, since, first_lane
         self.begin(seed)
 
     def begin(self, seed: int) -> None:
-        """New episodes in all lanes; those under way are left as they are."""
+        """Start new episodes in all lanes; those in progress are abandoned.
+
+        Args:
+            seed: Seed of the resets.
+        """
         lanes = self.world.num_envs
         self.obs = self._checked("observation", self.world.reset(seed))
         self.first, self.over = np.ones(lanes, bool), np.zeros(lanes, bool)
         self.total, self.length = np.zeros(lanes), np.zeros(lanes, int)
 
     def step(self, action: np.ndarray) -> tuple[VectorStep, list[Played]]:
-        """One action in every lane: what came of it, and the episodes that ended.
+        """Take one action in every lane.
+
+        Args:
+            action: One action per lane.
+
+        Returns:
+            The results of the step, and the episodes that finished.
 
         Raises:
-            NonFinite: an environment gave a NaN or infinite reward or observation.
+            NonFinite: If a reward or observation is NaN or infinite.
         """
         self.rounds += 1
         turn = self.world.step(action)
@@ -69,13 +80,22 @@ class Lanes:
             where = f" (its number {place})" if rows.shape[1] > 1 else ""
             raise NonFinite(
                 f"the environment gave the {what} {rows[lane, place]}{where} at step "
-                f"{self.rounds * self.world.num_envs} in lane {self.first_lane + lane}; mend the environment, or wrap "
+                f"{self.rounds * self.world.num_envs} in lane {self.first_lane + lane}; fix the environment, or wrap "
                 "it so that rewards and observations are finite"
             )
         return found
 
 
 def seed_for(seed: int, purpose: str, *more: int) -> int:
-    """A seed for one purpose in a run of that seed: no two purposes share random numbers."""
+    """Derive the seed of one purpose in a run: no two purposes share random numbers.
+
+    Args:
+        seed: Seed of the run.
+        purpose: Name of the purpose.
+        *more: Numbers that distinguish seeds of the same purpose.
+
+    Returns:
+        The derived seed.
+    """
     entropy = [seed, int.from_bytes(purpose.encode()), *more]
     return int(np.random.SeedSequence(entropy).generate_state(1)[0] >> 2)

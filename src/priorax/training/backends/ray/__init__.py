@@ -1,5 +1,5 @@
 """Training over many processes and machines, on Ray (extra `cluster`)."""
 
-from priorax.training.backends.ray.apex import ApexProgress, ApexResult, run_apex
+from priorax.training.backends.ray.backend import RayBackend, on_ray
 
-__all__ = ["ApexProgress", "ApexResult", "run_apex"]
+__all__ = ["RayBackend", "on_ray"]

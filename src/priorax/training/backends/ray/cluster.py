@@ -1,6 +1,6 @@
-"""Ray (extra `cluster`): a session of it, and workers in processes of their own that are made anew when those die.
+"""Ray (extra `cluster`): a session, and workers in processes of their own that are restarted when they die.
 
-Ray is imported late: who does not use it need not have it.
+Ray is imported late, so that it is an optional dependency.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 PATIENCE = 5
-"""Deaths of a worker, with no work done between them, after which the run gives up."""
+"""Consecutive deaths of a worker, without completed work in between, after which the run fails."""
 
 ONE_THREAD = {
     "NPROC": "1",  # read by XLA when a process starts its CPU client
@@ -20,11 +20,18 @@ ONE_THREAD = {
     "MKL_NUM_THREADS": "1",
     "JAX_PLATFORMS": "cpu",  # GPUs are the learner's
 }
-"""The environment of a worker: there is a process for each core, or more."""
+"""Environment variables of a worker: one thread, since there is a process for each core, or more."""
 
 
 def import_ray() -> Any:
-    """Ray, or a ValueError that says how to get it."""
+    """Import Ray.
+
+    Returns:
+        The module.
+
+    Raises:
+        ValueError: If it is not installed; the message tells how to install it.
+    """
     try:
         import ray
     except ImportError as error:
@@ -34,8 +41,19 @@ def import_ray() -> Any:
 
 @contextlib.contextmanager
 def session(address: str | None, workers: int) -> Iterator[Any]:
-    """Ray with room for so many workers: the session there is already, else the cluster at `address`, else one of this
-    machine alone. What was begun here is ended here."""
+    """Open a Ray session: the existing one, else the cluster at `address`, else a local one. Only a session started
+    here is shut down.
+
+    Args:
+        address: Address of a Ray cluster; None: this machine alone.
+        workers: Required number of CPUs.
+
+    Returns:
+        A context manager that gives the module.
+
+    Raises:
+        ValueError: If the cluster cannot be joined or has too few CPUs.
+    """
     ray = import_ray()
     if ray.is_initialized():
         _refuse_too_many(ray, workers)
@@ -60,7 +78,7 @@ def session(address: str | None, workers: int) -> Iterator[Any]:
 
 
 def _refuse_too_many(ray: Any, workers: int) -> None:
-    """Workers beyond the CPUs there are would wait for ever."""
+    """Raise if there are more workers than CPUs: they would wait forever."""
     cpus = ray.cluster_resources().get("CPU", 0)
     if cpus < workers:
         raise ValueError(
@@ -70,10 +88,16 @@ def _refuse_too_many(ray: Any, workers: int) -> None:
 
 
 class Worker:
-    """An object in a process of its own, somewhere in the cluster; the next incarnation follows when one dies."""
+    """A remote object in a process of its own, restarted as a new incarnation when it dies."""
 
     def __init__(self, name: str, kind: type, arguments: Callable[[int], tuple[Any, ...]]) -> None:
-        """`arguments`: of the constructor, for an incarnation."""
+        """Start the process.
+
+        Args:
+            name: Name of the worker, for messages.
+            kind: Class of the object.
+            arguments: Function from the number of the incarnation to the arguments of the constructor.
+        """
         self.name, self.kind, self.arguments = name, kind, arguments
         self.incarnation, self.deaths = 0, 0
         self.pid: int | None = None
@@ -86,7 +110,14 @@ class Worker:
         return remote.remote(*self.arguments(self.incarnation))
 
     def revive(self, error: object) -> None:
-        """Begin anew; what it held is lost."""
+        """Restart the worker; its contents are lost.
+
+        Args:
+            error: The cause of its death.
+
+        Raises:
+            OSError: If it has died `PATIENCE` times in a row.
+        """
         self.deaths += 1
         if self.deaths >= PATIENCE:
             raise OSError(
@@ -98,44 +129,67 @@ class Worker:
         self.handle = self._begin()
 
     def end(self) -> None:
-        """Let go of the process."""
+        """Stop the process."""
         import_ray().kill(self.handle)
 
 
 class Call(NamedTuple):
-    """A question that a worker has not answered yet."""
+    """A pending remote call."""
 
     worker: Worker
+    """The worker."""
     incarnation: int
+    """Incarnation of the worker at the time of the call."""
     method: str
+    """Name of the method."""
     note: Any
-    """Whatever the asker wants to know again."""
+    """Data that the caller attached to the call."""
 
     @property
     def current(self) -> bool:
-        """Whether the worker is still the one that was asked."""
+        """Whether the worker has not been restarted since the call."""
         return self.incarnation == self.worker.incarnation
 
 
 class Calls:
-    """All questions under way. Workers that are found dead are made anew."""
+    """All pending remote calls. Workers that are found dead are restarted."""
 
     def __init__(self) -> None:
         self.pending: dict[Any, Call] = {}
         self.restarts = 0
 
     def begin(self, worker: Worker, method: str, *arguments: Any, note: Any = None) -> None:
-        """Ask; the answer comes with `ended`."""
+        """Start a remote call; its result is returned by `ended`.
+
+        Args:
+            worker: The worker.
+            method: Name of the method.
+            *arguments: Arguments of the method.
+            note: Data to attach to the call.
+        """
         reference = getattr(worker.handle, method).remote(*arguments)
         self.pending[reference] = Call(worker, worker.incarnation, method, note)
 
     def of(self, method: str) -> list[Call]:
-        """Those that ask for this."""
+        """Get the pending calls of a method.
+
+        Args:
+            method: Name of the method.
+
+        Returns:
+            The calls.
+        """
         return [call for call in self.pending.values() if call.method == method]
 
     def ended(self, seconds: float) -> list[tuple[Call, Any]]:
-        """Those with an answer by now; if there are none, wait up to so many seconds for one. The answer is None where
-        the worker died over it; what it raised is raised."""
+        """Get the completed calls; if there are none, wait for one.
+
+        Args:
+            seconds: Maximum waiting time.
+
+        Returns:
+            Calls with their results; None if the worker died during the call. Exceptions of the method are raised.
+        """
         ray = import_ray()
         if not self.pending:
             return []
@@ -145,7 +199,12 @@ class Calls:
         return [self._answer(ray, reference) for reference in found]
 
     def revive(self, call: Call, error: object) -> None:
-        """Its worker is dead; it may have been noticed before."""
+        """Restart the worker of a failed call, unless it has already been restarted.
+
+        Args:
+            call: The call.
+            error: The cause of its death.
+        """
         if call.current:
             self.restarts += 1
             call.worker.revive(error)
@@ -155,7 +214,9 @@ class Calls:
         call = self.pending.pop(reference)
         try:
             answer = ray.get(reference)
-        except ray.exceptions.RayTaskError:
+        except ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, Exception):  # as it was raised there; its text has no traceback in it
+                raise error.cause from error
             raise
         except ray.exceptions.RayActorError as error:
             self.revive(call, error)

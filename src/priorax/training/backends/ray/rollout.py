@@ -1,4 +1,4 @@
-"""A rollout actor: lanes of an environment in a process of its own, played with weights that are sent to it."""
+"""A rollout actor: lanes of an environment in a process of its own, which acts with weights that it receives."""
 
 import contextlib
 import os
@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from priorax.agents import Settings
+from priorax.agents import AgentState, Settings
 from priorax.beliefs import BeliefState
 from priorax.caching import enable_compilation_cache
 from priorax.envs.registry import make_world
@@ -22,51 +22,59 @@ from priorax.training.distinct import measure
 
 
 class RolloutPlan(NamedTuple):
-    """What a rollout actor is to play."""
+    """Plan of a rollout actor."""
 
+    agent: str
+    """Name of the agent."""
     settings: Settings
+    """Hyperparameters."""
     env: str
+    """Name of the environment."""
     game: str | None
+    """Name of the game, of Atari."""
     size: int
+    """Size of the environment."""
     seed: int
-    """Of the run."""
+    """Seed of the run."""
     number: int
-    """Of this actor."""
+    """Index of this actor."""
     actors: int
-    """How many there are."""
+    """Number of actors."""
     place: int
-    """Of this one, among those of its shard."""
+    """Index of this actor among those of its shard."""
     since: int
-    """Rounds that were played before this run was resumed."""
+    """Number of rounds played before this run was resumed."""
 
 
 class Weights(NamedTuple):
-    """What changes as the learner learns."""
+    """The part of the agent's state that changes with learning."""
 
     updates: int
-    """After so many of them."""
+    """Number of updates so far."""
     params: PyTree
+    """Trainable parameters."""
     aux: PyTree
-    episodes: int = 0
-    """That have ended, of all actors: epsilon's schedule follows them."""
 
 
 class Answer(NamedTuple):
-    """What came of some rounds."""
+    """Result of some rounds."""
 
     rounds: int
+    """Number of rounds."""
+    actions: int
+    """Number of actions in them: a lane in which an episode starts takes none."""
     ended: list[tuple[int, Played]]
-    """Episodes, each with the round in which it ended, from 1; lanes count over all actors."""
+    """Finished episodes, each with the number of actions taken by its end; lanes are numbered over all actors."""
     cells: set[bytes]
-    """In which these rounds were."""
+    """Cells visited in these rounds."""
     updates: int
-    """Of the weights played with."""
+    """Number of updates in the weights used."""
     size: int | None
-    """Of the shard after it got all there was; None where it is dead."""
+    """Size of the shard after everything was sent; None if it is dead."""
 
 
 class Rollout:
-    """See the module's docstring."""
+    """A rollout actor."""
 
     def __init__(self, plan: RolloutPlan, incarnation: int) -> None:
         self.plan, self.incarnation = plan, incarnation
@@ -74,36 +82,48 @@ class Rollout:
         self.unsent: Chunk | None = None
         """What a dead shard did not take; the next one gets it."""
         self.frozen: PyTree = None
-        self.belief: BeliefState | None = None
+        self.state: AgentState | None = None
         self.updates = -1
 
     def pid(self) -> int:
-        """Of the process."""
+        """Get the process id.
+
+        Returns:
+            The process id.
+        """
         return os.getpid()
 
-    def play(self, weights: Weights, frozen: PyTree, shard: Any, rounds: int) -> Answer:
-        """So many rounds with these weights. What was seen is in the shard when this ends: an actor never has more to
-        send than one chunk."""
+    def play(self, weights: Weights, frozen: PyTree, shard: Any, rounds: int, episodes: int = 0) -> Answer:
+        """Some rounds. What was seen is in the shard when this ends: an actor never has more to send than one chunk.
+
+        Args:
+            weights: To play with.
+            frozen: The part of a belief that never changes.
+            shard: Where to send what is seen.
+            rounds: How many.
+            episodes: That ended so far, of all actors: epsilon's schedule follows them.
+        """
         actor = self._begun()
         self._load(weights, frozen)
-        actor.episodes = max(actor.episodes, weights.episodes)
-        assert self.belief is not None
+        actor.episodes = max(actor.episodes, episodes)
+        assert self.state is not None
         if self.unsent is not None and self._send(shard) is None:
-            return Answer(0, [], set(), self.updates, None)
+            return Answer(0, 0, [], set(), self.updates, None)
         cells: set[bytes] = set()
         told_apart = measure(actor.world)
         ended: list[tuple[int, Played]] = []
-        moments, errors = [], []
+        steps, errors, actions = [], [], 0
         first_lane = self.plan.number * self.plan.settings.lanes
-        for i in range(1, rounds + 1):
-            moment, error, played = actor.advance(self.belief)
-            ended.extend((i, each._replace(lane=first_lane + each.lane)) for each in played)
-            if moment is not None:
-                cells.update(told_apart(moment.frame))
-                moments.append(moment)
-                errors.append(error)
-        self.unsent = _chunk(moments, errors)
-        return Answer(rounds, ended, cells, self.updates, self._send(shard))
+        for _ in range(rounds):
+            acted = actor.advance(self.state)
+            actions += acted.actions
+            ended.extend((actions, each._replace(lane=first_lane + each.lane)) for each in acted.played)
+            if acted.step is not None:
+                cells.update(told_apart(acted.step.frame))
+                steps.append(acted.step)
+                errors.append(acted.errors)
+        self.unsent = _chunk(steps, errors)
+        return Answer(rounds, actions, ended, cells, self.updates, self._send(shard))
 
     def _begun(self) -> Actor:
         if self.actor is None:
@@ -115,7 +135,7 @@ class Rollout:
                 plan.env, chosen.lanes, size=plan.size, game=plan.game, seed=plan.seed, num_threads=1, hold=chosen.hold
             )  # of the run's seed: all actors play the same game
             self.actor = Actor(
-                build_for(chosen, world),
+                build_for(plan.agent, chosen, world),
                 world,
                 actor_seed(plan, self.incarnation),
                 first_lane=plan.number * chosen.lanes,
@@ -129,10 +149,11 @@ class Rollout:
             self.frozen = jax.tree.map(jnp.asarray, frozen)
         if self.updates != weights.updates:
             params, aux = jax.tree.map(jnp.asarray, (weights.params, weights.aux))
-            self.belief, self.updates = BeliefState(params, self.frozen, (), aux), weights.updates
+            belief = BeliefState(params, self.frozen, (), aux)
+            self.state, self.updates = AgentState(belief, (), jnp.asarray(weights.updates)), weights.updates
 
     def _send(self, shard: Any) -> int | None:
-        """What is unsent; the shard's size, or None where it is dead."""
+        """Send pending steps; get the size of the shard, or None if it is dead."""
         import ray
 
         try:
@@ -146,12 +167,20 @@ class Rollout:
 
 
 def actor_seed(plan: RolloutPlan, incarnation: int) -> int:
-    """Every actor's own, and another when it is made anew or the run goes on."""
+    """Derive the seed of an actor, different for each actor, incarnation and resumed run.
+
+    Args:
+        plan: Plan of the actor.
+        incarnation: Number of its incarnation.
+
+    Returns:
+        The seed.
+    """
     return seed_for(plan.seed, "actor", plan.since, plan.number, incarnation)
 
 
-def _chunk(moments: list[LaneStep], errors: list[Any]) -> Chunk | None:
-    if not moments:
+def _chunk(steps: list[LaneStep], errors: list[Any]) -> Chunk | None:
+    if not steps:
         return None
-    stacked = jax.tree.map(lambda *parts: np.stack(parts), *moments)
+    stacked = jax.tree.map(lambda *parts: np.stack(parts), *steps)
     return Chunk(stacked, None if errors[0] is None else np.stack(errors))

@@ -1,4 +1,4 @@
-"""A part of replay, in a process of its own: the transitions of some of the rollout actors."""
+"""A replay shard: a process with the transitions of some of the rollout actors."""
 
 import os
 from typing import NamedTuple
@@ -6,59 +6,103 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from priorax.replay import Drawn, LaneStep
-from priorax.training.backends.host import BufferPlan
+from priorax.replay import FrameLayout, FrameReplay, LaneStep, Replay, Sampled
 
 
 class Chunk(NamedTuple):
-    """Several moments of one actor's lanes, in order."""
+    """Several steps of one actor's lanes, in order."""
 
-    moments: LaneStep
-    """Each part with a first axis for them."""
+    steps: LaneStep
+    """The steps, each array with a leading step axis."""
     errors: np.ndarray | None
-    """[moment, lane], where they are known."""
+    """TD errors [step, lane], if known."""
+
+
+class ShardPlan(NamedTuple):
+    """Plan of a shard."""
+
+    settings: Replay
+    """Replay settings."""
+    layout: FrameLayout
+    """Layout of the frames."""
 
 
 class Shard:
-    """A replay buffer that others send to and draw from."""
+    """A replay buffer in a process of its own."""
 
-    def __init__(self, plan: BufferPlan, lanes: int, seed: int) -> None:
-        """`lanes`: those of one actor."""
-        self.buffer, self.lanes = plan.make(seed), lanes
-        self.newest = np.zeros(plan.settings.num_lanes // lanes, int)
+    def __init__(self, plan: ShardPlan, lanes: int, seed: int) -> None:
+        """Allocate an empty buffer.
+
+        Args:
+            plan: Plan of the shard.
+            lanes: Number of lanes of one actor.
+            seed: Seed of the sampling.
+        """
+        self.buffer, self.lanes = FrameReplay(plan.settings, plan.layout, seed), lanes
+        self.newest = np.zeros(plan.layout.num_lanes // lanes, int)
         """The last incarnation seen of each actor."""
-        self.seen = np.zeros(plan.settings.num_lanes, int)
+        self.seen = np.zeros(plan.layout.num_lanes, int)
         """Frames in a row of each lane, until there are enough for an observation."""
 
     def pid(self) -> int:
-        """Of the process."""
+        """Get the process id.
+
+        Returns:
+            The process id.
+        """
         return os.getpid()
 
     def size(self) -> int:
-        """How many transitions can be drawn."""
+        """Get the number of transitions that can be sampled.
+
+        Returns:
+            The number of transitions.
+        """
         return self.buffer.size
 
     def add(self, place: int, incarnation: int, chunk: Chunk) -> int:
-        """Keep what the actor with this place among the shard's own has seen; gives the size. Of an actor that was
-        given up for dead and made anew, nothing more is taken."""
+        """Store the steps of an actor. Steps of an incarnation that has been replaced are ignored.
+
+        Args:
+            place: Index of the actor among those of this shard.
+            incarnation: Number of its incarnation.
+            chunk: The steps.
+
+        Returns:
+            The size of the shard.
+        """
         if incarnation >= self.newest[place]:
             self.newest[place] = incarnation
             lanes = place * self.lanes + np.arange(self.lanes)
-            for i in range(len(chunk.moments.action)):
-                moment = jax.tree.map(lambda part, i=i: part[i], chunk.moments)
-                self._add(moment, None if chunk.errors is None else chunk.errors[i], lanes)
+            for i in range(len(chunk.steps.action)):
+                step = jax.tree.map(lambda part, i=i: part[i], chunk.steps)
+                self._add(step, None if chunk.errors is None else chunk.errors[i], lanes)
         return self.buffer.size
 
-    def draw(self, batch: int, least: int) -> tuple[int, Drawn | None]:
-        """The size, and a minibatch once that is at least so much."""
-        return self.buffer.size, self.buffer.draw(batch) if self.buffer.size >= least else None
+    def draw(self, least: int) -> tuple[int, Sampled | None]:
+        """Sample a minibatch.
+
+        Args:
+            least: Number of transitions required.
+
+        Returns:
+            The size of the shard, and a minibatch, or None if there are too few transitions.
+        """
+        return self.buffer.size, self.buffer.sample() if self.buffer.size >= least else None
 
     def prioritise(self, place: np.ndarray, error: np.ndarray) -> None:
-        """Of transitions that were learned from."""
+        """Update the priorities of transitions by their latest errors.
+
+        Args:
+            place: Positions of the transitions (`Sampled.place`).
+            error: Their TD errors.
+        """
         self.buffer.prioritise(place, error)
 
-    def _add(self, moment: LaneStep, error: np.ndarray | None, lanes: np.ndarray) -> None:
-        """A shard made anew joins in the middle of episodes: nothing begins there until a whole stack was seen."""
-        stack = self.buffer.settings.stack
-        self.seen[lanes] = np.where(moment.first, stack, np.minimum(self.seen[lanes] + 1, stack))
-        self.buffer.add(moment._replace(acted=moment.acted & (self.seen[lanes] == stack)), error, lanes)
+    def _add(self, step: LaneStep, errors: np.ndarray | None, lanes: np.ndarray) -> None:
+        """Store one step. After a restart a shard joins in the middle of episodes: no transition begins there until a
+        complete stack has been seen.
+        """
+        stack = self.buffer.layout.stack
+        self.seen[lanes] = np.where(step.first, stack, np.minimum(self.seen[lanes] + 1, stack))
+        self.buffer.add(step._replace(acted=step.acted & (self.seen[lanes] == stack)), errors, lanes)

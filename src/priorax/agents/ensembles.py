@@ -1,0 +1,141 @@
+"""Q-learners over an ensemble: bsp, bsr, bs, ensemble; and with a single member: eps_greedy, c51, qr and ucb."""
+
+import dataclasses
+from typing import Any
+
+from priorax.agents.q_learner import QLearner
+from priorax.agents.q_networks import head_of, network_of, optimizer_of, q_learner, scale_of
+from priorax.agents.registry import AgentSpec
+from priorax.agents.settings import EnsembleSettings
+from priorax.beliefs import (
+    L2,
+    Belief,
+    Counts,
+    Density,
+    Ensemble,
+    GaussianCount,
+    HashCount,
+    Outcomes,
+    SharedTorso,
+    TableCount,
+)
+from priorax.envs.interface import Task
+from priorax.networks import MLP, NATURE, SMALL_NET, Convnet, Dueling, Network, Table
+from priorax.priors import Around, Linear, Tabulated
+
+
+def build(settings: EnsembleSettings, task: Task) -> QLearner:
+    """Build a Q-learner over an ensemble.
+
+    Args:
+        settings: Hyperparameters of the agent.
+        task: Description of the environment.
+
+    Returns:
+        The agent.
+
+    Raises:
+        ValueError: If settings are incompatible with the environment or with each other.
+    """
+    if settings.torso != "none" and task.num_states is not None:
+        raise ValueError(f"torso={settings.torso!r} needs image observations; use torso='none' here")
+    ensemble = _ensemble(settings, task)
+    members: Ensemble | SharedTorso = ensemble
+    if settings.torso != "none" and settings.shared_torso:
+        members = SharedTorso(ensemble, _torso(settings), settings.features, optimizer_of(settings, task))
+    belief: Belief = Outcomes(members) if settings.sample_outcomes else members
+    if settings.bonus_scale > 0:
+        belief = Counts(belief, _density(settings, task), settings.bonus_scale, settings.first_count)
+    return q_learner(settings, belief, settings.mask_prob, settings.bonus_at)
+
+
+def _ensemble(settings: EnsembleSettings, task: Task) -> Ensemble:
+    own_torso = settings.torso != "none" and not settings.shared_torso
+    network = (
+        _dueling(settings, _convolved(settings), head_of(settings).size) if own_torso else network_of(settings, task)
+    )
+    dense = (
+        settings.l2 > 0
+        or settings.target_period > 1
+        or settings.target_rate < 1
+        or settings.clip is not None
+        or settings.priority > 0
+    )
+    sparse = task.num_states is not None and not dense
+    return Ensemble(
+        settings.num_members,
+        network=network,
+        prior=_prior(settings, network, task),
+        prior_scale=_prior_scale(settings, task),
+        l2=L2(settings.l2) if settings.l2 > 0 else None,
+        head=head_of(settings),
+        num_outputs=task.num_actions,
+        optimizer=optimizer_of(settings, task),
+        sparse_rows=("shared" if settings.shared_batch else "own") if sparse else "no",
+    )
+
+
+def _prior_scale(settings: EnsembleSettings, task: Task) -> float:
+    if settings.prior == "optimal":
+        return 1.0
+    grows = settings.scale_with_states and task.num_states is not None and settings.prior == "network"
+    return settings.prior_scale * ((task.num_states or 0) / 400) ** 0.5 if grows else settings.prior_scale
+
+
+def _prior(settings: EnsembleSettings, network: Network, task: Task) -> Network | None:
+    if settings.prior == "none":
+        return None
+    if settings.prior == "optimal":
+        if task.optimal_values is None:
+            raise ValueError("prior='optimal' needs an environment that knows its optimal values; use prior='network'")
+        return Around(tuple(map(tuple, task.optimal_values.tolist())), settings.prior_scale)
+    if settings.prior == "linear":
+        states = task.num_states
+        return Linear() if states is None else Tabulated(Table(states, (), weight_std=1.0), states)
+    if task.num_states is not None:
+        return Tabulated(network, task.num_states)
+    return _dueling(settings, _prior_network(settings, task), head_of(settings).prior_size, settings.prior_advantage)
+
+
+def _prior_network(settings: EnsembleSettings, task: Task) -> Network:
+    if settings.torso != "none" and not settings.shared_torso:
+        return dataclasses.replace(_convolved(settings), bias_scale=settings.prior_bias)
+    gain = tuple(settings.prior_gain * each for each in scale_of(settings, task) or (1.0,) * (settings.prior_gain != 1))
+    return MLP(settings.widths, gain=gain or 1.0, bias_scale=settings.prior_bias)
+
+
+def _dueling(settings: EnsembleSettings, network: Network, size: int, advantage: float = 1.0) -> Network:
+    return Dueling(network, size, advantage) if settings.dueling else network
+
+
+def _torso(settings: EnsembleSettings, *rest: int) -> Convnet:
+    return Convnet(NATURE if settings.torso == "nature" else SMALL_NET, rest, precision=settings.precision)
+
+
+def _convolved(settings: EnsembleSettings) -> Convnet:
+    """Build a convolutional network with a torso of its own for each member."""
+    return _torso(settings, settings.features, *settings.widths)
+
+
+def _density(settings: EnsembleSettings, task: Task) -> Density:
+    """Choose the density model for counts: by state index, by hashed image, or by a Gaussian for other arrays."""
+    if task.num_states is not None:
+        return TableCount(task.num_states)
+    return GaussianCount() if settings.torso == "none" else HashCount()
+
+
+_ONE: dict[str, Any] = {"prior": "none", "mask_prob": 1.0, "num_members": 1}
+
+
+def _spec(name: str, changes: dict[str, Any], *aliases: str) -> AgentSpec:
+    return AgentSpec(name, EnsembleSettings, build, changes=changes, aliases=aliases)
+
+
+BSP = _spec("bsp", {}, "rpf", "bootdqnrpf", "bootdqnprior", "bdqnp", "randomizedpriors")
+BSR = _spec("bsr", {"prior": "none", "l2": 0.1, "mask_prob": 0.5})
+BS = _spec("bs", {"prior": "none", "mask_prob": 0.5}, "bootdqn", "bootstrappeddqn", "bdqn")
+ENSEMBLE = _spec("ensemble", {"prior": "none", "mask_prob": 1.0})
+EPS_GREEDY = _spec("eps_greedy", {**_ONE, "epsilon": 0.1}, "dqn", "doubledqn", "ddqn", "egreedy", "epsilongreedy")
+C51_AGENT = _spec("c51", {**_ONE, "head": "c51", "epsilon": 0.1}, "categoricaldqn")
+QR = _spec("qr", {**_ONE, "head": "qr", "epsilon": 0.1}, "qrdqn")
+UCB = _spec("ucb", {**_ONE, "bonus_scale": 0.1, "epsilon": 0.1}, "countbased", "counts")

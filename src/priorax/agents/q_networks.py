@@ -1,0 +1,132 @@
+"""Building blocks of Q-learners: heads, optimizers, networks, replay."""
+
+from priorax.agents.q_learner import QLearner
+from priorax.agents.settings import GradientSettings, QSettings
+from priorax.beliefs import Adam, Belief, RMSProp
+from priorax.envs.interface import Task
+from priorax.heads import C51, Head, Quantiles, Scalar
+from priorax.networks import MLP, Dueling, Network, Table
+from priorax.replay import Replay
+
+
+def head_of(settings: QSettings) -> Head:
+    """Create the head: the interpretation of the network's output for each action.
+
+    Args:
+        settings: Hyperparameters of the agent.
+
+    Returns:
+        The head.
+    """
+    if settings.head == "c51":
+        return C51(settings.lowest, settings.highest)
+    return Quantiles(21) if settings.head == "qr" else Scalar()
+
+
+def optimizer_of(settings: QSettings, task: Task) -> Adam | RMSProp:
+    """Create the optimizer, with a smaller learning rate for many states.
+
+    Args:
+        settings: Hyperparameters of the agent.
+        task: Description of the environment.
+
+    Returns:
+        The optimizer.
+    """
+    rate = settings.learning_rate
+    if settings.scale_with_states and task.num_states is not None:
+        rate *= min(1.0, (2500 / task.num_states) ** 0.5)
+    return (RMSProp if settings.optimizer == "rmsprop" else Adam)(rate, clip=settings.clip)
+
+
+def scale_of(settings: GradientSettings, task: Task) -> tuple[float, ...]:
+    """Get the factors by which observations are multiplied.
+
+    Args:
+        settings: Hyperparameters of the agent.
+        task: Description of the environment.
+
+    Returns:
+        One factor per component; empty: no scaling.
+    """
+    return tuple(task.input_scale) if settings.scale_inputs else ()
+
+
+def network_of(settings: QSettings, task: Task) -> Network:
+    """Create the value network: a table with hidden layers for finite states, else a multilayer perceptron.
+
+    Args:
+        settings: Hyperparameters of the agent.
+        task: Description of the environment.
+
+    Returns:
+        The network.
+    """
+    if task.num_states is not None:
+        return Table(task.num_states, settings.widths)
+    network = MLP(settings.widths, gain=scale_of(settings, task) or 1.0)
+    return Dueling(network, head_of(settings).size) if settings.dueling else network
+
+
+def replay_of(
+    settings: GradientSettings,
+    num_streams: int = 1,
+    *,
+    mask_prob: float = 1.0,
+    shared_batch: bool = True,
+    paths: bool = False,
+) -> Replay:
+    """Create the replay settings.
+
+    Args:
+        settings: Hyperparameters of the agent.
+        num_streams: Number of bootstrapped data streams: one per member.
+        mask_prob: Probability that a transition belongs to a member.
+        shared_batch: Whether all members share a minibatch.
+        paths: Whether minibatches include all steps of their n-step returns.
+
+    Returns:
+        The replay settings.
+    """
+    return Replay(
+        settings.capacity,
+        num_streams,
+        settings.batch_size,
+        shared_batch,
+        mask_prob,
+        settings.n_step,
+        settings.discount,
+        settings.priority,
+        settings.importance,
+        paths,
+    )
+
+
+def q_learner(settings: QSettings, belief: Belief, mask_prob: float = 1.0, bonus_at: str = "learning") -> QLearner:
+    """Create the Q-learner over a belief.
+
+    Args:
+        settings: Hyperparameters of the agent.
+        belief: The belief over Q functions.
+        mask_prob: Probability that a transition belongs to a member.
+        bonus_at: When a count bonus is paid: insertion or learning.
+
+    Returns:
+        The agent.
+    """
+    paths = belief.pays_bonus and bonus_at == "learning"
+    replay = replay_of(
+        settings, belief.num_streams, mask_prob=mask_prob, shared_batch=settings.shared_batch, paths=paths
+    )
+    return QLearner(
+        belief,
+        replay,
+        settings.target_period,
+        settings.target_rate,
+        settings.double_q,
+        settings.draw_each_step,
+        settings.epsilon,
+        settings.epsilon_episodes,
+        settings.epsilon_ladder,
+        bonus_at,
+    )

@@ -1,0 +1,196 @@
+"""Whether every agent behaves alike on every backend, or is refused there in words that name a remedy.
+
+Each agent is trained on the smallest task there is (`envs.jax.two_step`), stopped half-way and resumed. What it has
+(members, bonus, epsilon, masks, priorities) is then looked at where the backend keeps it.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from priorax.agents import agent_spec
+from priorax.agents.settings import hints
+from priorax.training.backends.base import Backend
+from priorax.training.folder import read_episodes
+from priorax.training.policy import load
+from priorax.training.records import Result
+from priorax.training.setup import BACKENDS, Workers
+from priorax.training.trainer import train
+
+STEPS = 1200
+"""Actions of a run."""
+CHANGES: dict[str, Any] = {
+    "widths": (16,),
+    "batch_size": 16,
+    "capacity": 2000,
+    "learning_rate": 0.01,
+    "num_members": 4,
+    "priority": 0.6,
+    "mask_prob": 0.7,
+    "n_step": 2,
+    "learn_after": 20,
+    "learn_every": 1,
+    "discount": 0.9,
+    "epsilon_episodes": 0,
+}
+"""Settings that switch on what an agent may have, where it has them."""
+OWN: dict[str, dict[str, Any]] = {
+    "dropout": {"p_keep": 0.9},  # at 0.1 its mean is pulled to zero: that is dropout
+    "bbb": {"kl_weight": 0.01},
+    "d4pg": {"lowest": -0.5, "highest": 1.5, "action_noise": 0.5, "actor_rate": 3e-3, "target_period": 10},
+}
+EPSILON = 0.5
+"""Of agents that dither."""
+
+
+class Conformance(NamedTuple):
+    """One agent on one backend."""
+
+    agent: str
+    backend: str
+    refused: str | None
+    """Why it does not run there, and what to do instead; None: it runs."""
+    checks: dict[str, bool | None]
+    """What was checked: whether it holds; None: the agent has no such thing."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether it behaves, or is refused with a remedy."""
+        if self.refused is not None:
+            return ";" in self.refused
+        return all(check is not False for check in self.checks.values())
+
+
+def table(
+    agents: list[str], backends: tuple[str, ...] = BACKENDS, report: Callable[[str], None] = lambda words: None
+) -> Iterator[Conformance]:
+    """Check agents on backends.
+
+    Args:
+        agents: Names.
+        backends: Names of backends.
+        report: Called with what is being checked.
+
+    Yields:
+        One row for each agent and backend.
+    """
+    for agent in agents:
+        for backend in backends:
+            report(f"{agent} on {backend}")
+            yield check(agent, backend)
+
+
+def check(agent: str, backend: str) -> Conformance:
+    """Check one agent on one backend.
+
+    Args:
+        agent: Its name.
+        backend: "scan", "host" or "ray".
+    """
+    spec = agent_spec(agent)
+    known = hints(spec.settings)
+    changes = {name: value for name, value in CHANGES.items() if name in known}
+    if spec.changes.get("num_members") == 1:  # one network, by its name
+        changes = {name: value for name, value in changes.items() if name not in ("num_members", "mask_prob")}
+    if spec.changes.get("epsilon") is not None:
+        changes["epsilon"] = EPSILON
+    changes |= {"lanes": 1 if backend == "scan" else 2, **OWN.get(agent, {})}
+    run: dict[str, Any] = {"agent": agent, "env": "two_step", "backend": backend, "preset": "tuned", "changes": changes}
+    if backend == "ray":
+        run["workers"] = Workers(1, 1)
+    seen: list[Backend] = []
+
+    def look(backend: Backend) -> dict[str, float]:
+        seen[:] = [backend]
+        return {}
+
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            train(**run, steps=STEPS // 2, out=folder)
+            before = read_episodes(Path(folder))
+            result = train(**run, steps=STEPS, out=folder, resume=True, probe=look)
+        except ValueError as error:
+            return Conformance(agent, backend, str(error), {})
+        goes_on = read_episodes(Path(folder))[: len(before)] == before and result.steps >= STEPS
+        goes_on = goes_on and _same_values(result, load(folder))
+    return Conformance(
+        agent,
+        backend,
+        None,
+        {
+            "learns": _learns(result),
+            "resumes": goes_on,
+            "members differ": _members_differ(seen[-1]),
+            "bonus": _bonus(seen[-1]),
+            "epsilon": _epsilon(seen[-1]),
+            "masks": _masks(seen[-1]),
+            "priorities": _priorities(seen[-1]),
+        },
+    )
+
+
+def _obs(result: Result) -> Any:
+    """Both states, as the environment shows them."""
+    continuous = result.policy.interface.bound is not None
+    return np.eye(2, dtype=np.float32) if continuous else np.arange(2)
+
+
+def _learns(result: Result) -> bool:
+    """Whether the deployed policy takes the action that pays."""
+    return bool(np.ravel(result.policy.predict(_obs(result)))[1] > 0)
+
+
+def _same_values(result: Result, loaded: Any) -> bool:
+    obs = _obs(result)
+    return bool(np.array_equal(result.policy.values(obs).mean, loaded.values(obs).mean))
+
+
+def _members_differ(backend: Backend) -> bool | None:
+    belief: Any = getattr(backend.agent, "belief", None)
+    if belief is None or belief.num_members in (None, 1):
+        return None
+    fresh = backend.agent.init(jax.random.key(0), jnp.zeros((), int))
+    values = belief.forward(fresh.belief, jax.random.key(0), jnp.arange(2), shared=True)
+    return not any(bool(jnp.all(values[i] == values[0])) for i in range(1, len(values)))
+
+
+def _bonus(backend: Backend) -> bool | None:
+    """Whether each visit was counted once, and is worth less than something new."""
+    belief: Any = getattr(backend.agent, "belief", None)
+    if belief is None or not belief.pays_bonus:
+        return None
+    visits = float(sum(jnp.sum(leaf) for leaf in jax.tree.leaves(backend.state.belief.aux)))
+    known, new = belief.reward_bonus(backend.state.belief, jnp.array([0, -1]))  # -1 is no state, and never counted
+    return bool(visits == backend.steps and 0 < known < new)
+
+
+def _epsilon(backend: Backend) -> bool | None:
+    """Whether, of the actions taken where one is better, the share of the worse one is that of dithering."""
+    if getattr(backend.agent, "epsilon", None) is None:
+        return None
+    found = backend.recent(1000)
+    if found is None:
+        return None
+    obs, action = (np.asarray(part) for part in found)
+    return bool(0.15 < np.mean(action[obs == 1] == 0) < 0.6)
+
+
+def _masks(backend: Backend) -> bool | None:
+    """Whether each stream owns its share of the transitions."""
+    replay, facts = backend.agent.replay, backend.replay_facts()
+    if replay is None or facts is None or not replay.bootstraps:
+        return None
+    return bool(np.all(np.abs(facts.owned / facts.size - replay.mask_prob) < 0.1))
+
+
+def _priorities(backend: Backend) -> bool | None:
+    """Whether transitions are drawn by their errors."""
+    replay, facts = backend.agent.replay, backend.replay_facts()
+    if replay is None or facts is None or replay.priority == 0:
+        return None
+    return bool(np.all(facts.priorities > 0) and len(np.unique(facts.priorities)) > 1)

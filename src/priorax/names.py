@@ -1,0 +1,139 @@
+"""Names and one-line summaries of agents, presets, environments and experiments, without importing JAX: for `--help`.
+
+Built-in agents are loaded on first use from the modules named here, those of other packages from their entry points. To
+add a built-in agent, add one file and one line here.
+"""
+
+import functools
+from collections.abc import Iterable
+from importlib.metadata import EntryPoint, entry_points
+from typing import NamedTuple
+
+AGENT_PLUGINS = "priorax.agents"
+"""Entry-point group: name = "package.module:SPEC", an `agents.AgentSpec` of that name."""
+ENVIRONMENT_PLUGINS = "priorax.environments"
+"""Entry-point group: name = "package.module:make", a function of the size, or an `envs.registry.EnvironmentSpec`."""
+
+
+class Ours(NamedTuple):
+    """A built-in agent."""
+
+    where: str
+    """Location of the `AgentSpec`, as module:attribute."""
+    summary: str
+    """One-line description."""
+
+
+AGENTS: dict[str, Ours] = {
+    "bsp": Ours("priorax.agents.ensembles:BSP", "bootstrapped DQN with randomized prior functions: the paper's agent"),
+    "bsr": Ours("priorax.agents.ensembles:BSR", "bootstrapped DQN with L2 regularisation to the initial weights"),
+    "bs": Ours("priorax.agents.ensembles:BS", "bootstrapped DQN"),
+    "ensemble": Ours("priorax.agents.ensembles:ENSEMBLE", "ensemble of DQNs that differ in their initial weights only"),
+    "eps_greedy": Ours("priorax.agents.ensembles:EPS_GREEDY", "DQN, epsilon-greedy"),
+    "dropout": Ours("priorax.agents.one_network:DROPOUT", "DQN that acts on a dropout sample"),
+    "noisy": Ours("priorax.agents.one_network:NOISY", "NoisyNet DQN: learned noise on every weight"),
+    "bbb": Ours("priorax.agents.one_network:BBB", "Bayes by Backprop DQN: a variational posterior over weights"),
+    "c51": Ours("priorax.agents.ensembles:C51_AGENT", "categorical DQN with 51 atoms, epsilon-greedy on the mean"),
+    "qr": Ours("priorax.agents.ensembles:QR", "quantile-regression DQN, epsilon-greedy on the mean"),
+    "ucb": Ours("priorax.agents.ensembles:UCB", "DQN with a count bonus for states seldom visited"),
+    "rlsvi": Ours("priorax.agents.planners:RLSVI_AGENT", "exact posterior sampling of Q, finite states"),
+    "psrl": Ours("priorax.agents.planners:PSRL_AGENT", "exact posterior sampling of the environment, finite states"),
+    "ucrl": Ours("priorax.agents.planners:UCRL_AGENT", "exact optimism over confidence sets, finite states"),
+    "d4pg": Ours("priorax.agents.continuous:D4PG_AGENT", "D4PG: distributional actor-critic, continuous actions"),
+}
+PRESETS: dict[str, str] = {
+    "tuned": "best found on DeepSea",
+    "paper": "the paper's appendix B",
+    "swingup": "cartpole swing-up",
+    "apex": "Ape-X from pixels, for larger machines",
+    "small": "from pixels, for two cores",
+    "gymnasium": "third-party environments with array observations",
+    "finite": "third-party environments with discrete observations",
+}
+ENVIRONMENTS: dict[str, str] = {
+    "deep_sea": "N x N grid with one rewarding path",
+    "deep_sea_stochastic": "DeepSea with wind",
+    "deep_sea_no_reward": "DeepSea without reward, to measure novelty seeking",
+    "bsuite_deep_sea": "DeepSea with bsuite's action mask",
+    "bsuite_deep_sea_stochastic": "the same with wind",
+    "pixel_deep_sea": "DeepSea with image observations",
+    "bernoulli_bandit": "independent arms",
+    "linear_bandit": "arms with features, of dimension SIZE",
+    "gp_bandit": "SIZE arms drawn from a Gaussian process",
+    "cartpole_swingup": "sparse reward, as in the paper",
+    "cartpole_swingup_wide": "a wider goal",
+    "cartpole_swingup_smooth": "dm_control's shaped reward",
+    "cartpole_balance": "starts upright",
+    "bsuite_cartpole_swingup": "bsuite's, of difficulty SIZE - 1",
+    "two_step": "the smallest task with a choice, to check agents with",
+    "atari": "the game of --game",
+}
+EXPERIMENTS = (
+    *(f"figure{number}" for number in (1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13)),
+    "table1",
+    "curves",
+    "novelty",
+    "ablation",
+    "bsuite",
+    "bsuite_swingup",
+    "bandits",
+    "pixels",
+    "gymnasium",
+)
+
+
+@functools.cache
+def plugins(group: str) -> tuple[EntryPoint, ...]:
+    """List entry points of other packages, by metadata only, without importing them.
+
+    Args:
+        group: `AGENT_PLUGINS` or `ENVIRONMENT_PLUGINS`.
+
+    Returns:
+        The entry points; several may have the same name.
+    """
+    return tuple(entry_points(group=group))
+
+
+def distribution(point: EntryPoint) -> str:
+    """Get the name of the distribution of an entry point, for messages.
+
+    Args:
+        point: The entry point.
+
+    Returns:
+        The name.
+    """
+    return point.dist.name if point.dist is not None else point.module
+
+
+def agent_names() -> list[str]:
+    """List the names of agents, built-in and from plug-ins.
+
+    Returns:
+        The names.
+    """
+    return list(dict.fromkeys([*AGENTS, *(point.name for point in plugins(AGENT_PLUGINS))]))
+
+
+def environment_names() -> list[str]:
+    """List the names of environments, built-in and from plug-ins.
+
+    Returns:
+        The names.
+    """
+    return list(dict.fromkeys([*ENVIRONMENTS, *(point.name for point in plugins(ENVIRONMENT_PLUGINS))]))
+
+
+def listed(names: Iterable[str], default: str | None = None) -> str:
+    """Join names as in a sentence: a, b (default) or c.
+
+    Args:
+        names: At least one name.
+        default: The name to mark as the default.
+
+    Returns:
+        The joined names.
+    """
+    *most, last = [f"{name} (default)" if name == default else name for name in names]
+    return f"{', '.join(most)} or {last}" if most else last

@@ -1,0 +1,310 @@
+"""Settings by agent: the table of what every agent and preset was, types, refusals, plug-ins that are broken."""
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from priorax import names
+from priorax.agents import PRESETS, AgentSpec, Settings, agent_spec, agents, build, register, registry, settings
+from priorax.agents.settings import EnsembleSettings, QSettings, checked, from_json, hints, meanings, parse
+from priorax.envs.interface import Interface, Sight, Task
+
+TABLE = json.loads((Path(__file__).parent / "data" / "agents.json").read_text())
+SCALE = (1.0, 0.5, 2.0, 1.0, 0.1)
+INTERFACES = {
+    "states": Interface(Sight((), (), "int32"), 2, num_states=400, horizon=20),
+    "numbers": Interface(Sight((5,), (5,), "float32"), 3, input_scale=SCALE),
+    "pictures": Interface(Sight((4, 84, 84), (4, 84, 84), "uint8"), 4),
+    "continuous": Interface(Sight((5,), (5,), "float32"), 1, bound=1.0, input_scale=SCALE),
+}
+
+
+def plain(value):
+    return json.loads(json.dumps(value))
+
+
+def leaves(tree, where=""):
+    """Every part of a built agent by its path, and the type of each dataclass on the way."""
+    if dataclasses.is_dataclass(tree):
+        found = {f"{where}:type" if where else "type": type(tree).__name__}
+        for field in dataclasses.fields(tree):
+            found |= leaves(getattr(tree, field.name), f"{where}.{field.name}" if where else field.name)
+        return found
+    return {where: plain(tree.tolist() if isinstance(tree, (jax.Array, np.ndarray)) else tree)}
+
+
+def applied(base, delta):
+    return {**{k: v for k, v in base.items() if k not in delta["without"]}, **delta["set"]}
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("agent", names.AGENTS)
+def test_every_agent_and_preset_is_what_it_was(agent, preset):
+    was = TABLE["agents"][f"{agent} {preset}"]
+    if not any(was["built"].values()):
+        with pytest.raises(ValueError, match=r"torso|l2"):
+            build(agent, settings(agent, preset), INTERFACES["pictures"])
+        return
+    chosen = settings(agent, preset)
+    old = {**TABLE["base"]["settings"], **was["settings"]}
+    now = plain(dataclasses.asdict(chosen))
+    assert now == {name: old[name] for name in now}
+    for name, interface in INTERFACES.items():
+        if was["built"][name] is None:
+            with pytest.raises(ValueError, match=r"torso=|finite|continuous"):
+                build(agent, chosen, interface)
+        else:
+            expected = applied(TABLE["base"]["built"][name], was["built"][name])
+            assert leaves(build(agent, chosen, interface)) == expected
+
+
+def test_the_table_is_whole():
+    assert set(TABLE["agents"]) == {f"{agent} {preset}" for agent in names.AGENTS for preset in PRESETS}
+
+
+def test_names_without_jax_are_those_of_the_registries():
+    from priorax import experiments
+    from priorax.envs import registry as environments
+
+    assert list(names.PRESETS) == list(PRESETS)
+    assert set(names.ENVIRONMENTS) == set(environments.OURS)
+    assert set(names.EXPERIMENTS) == set(experiments.NAMES)
+    assert {name: spec.name for name, spec in agents().items()} == {name: name for name in names.AGENTS}
+    assert all(spec.summary for spec in agents().values())
+
+
+@pytest.mark.parametrize("agent", names.AGENTS)
+def test_every_setting_says_what_it_means_and_survives_json_and_text(agent):
+    kind = agent_spec(agent).settings
+    assert all(meanings(kind).values())
+    for preset in PRESETS:
+        try:
+            chosen = settings(agent, preset)
+        except ValueError:
+            continue
+        stored = plain(dataclasses.asdict(chosen))
+        assert from_json(kind, stored) == chosen
+        for name, value in dataclasses.asdict(chosen).items():
+            text = ",".join(map(str, value)) or "()" if isinstance(value, tuple) else str(value)
+            assert parse(kind, name, text) == value and type(parse(kind, name, text)) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("widths", "50,50", (50, 50)),
+        ("widths", "()", ()),
+        ("widths", "(20,)", (20,)),
+        ("epsilon", "none", None),
+        ("epsilon", "0.5", 0.5),
+        ("double_q", "TRUE", True),
+        ("prior_scale", "auto", "auto"),
+        ("prior_scale", "3", 3.0),
+        ("num_members", "7", 7),
+        ("head", "c51", "c51"),
+    ],
+)
+def test_text_becomes_a_value_of_the_settings_type(name, text, value):
+    found = parse(EnsembleSettings, name, text)
+    assert found == value and type(found) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("num_members", "many", "num_members='many' must be a whole number"),
+        ("num_members", "2.5", "must be a whole number"),
+        ("double_q", "yes", "must be true or false"),
+        ("epsilon", "x", "must be a number or none"),
+        ("learning_rate", "nan", "must be a number"),
+        ("prior_scale", "x", "must be a number or 'auto'"),
+        ("widths", "a,b", "must be whole numbers with commas"),
+    ],
+)
+def test_text_of_another_type_is_refused(name, text, words):
+    with pytest.raises(ValueError, match=words):
+        parse(EnsembleSettings, name, text)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("widths", 5, "widths=5 must be whole numbers"),
+        ("num_members", 2.5, r"num_members=2\.5 must be a whole number"),
+        ("num_members", True, "num_members=True must be a whole number"),
+        ("double_q", 1, "double_q=1 must be true or false"),
+        ("head", None, "head=None must be a word"),
+    ],
+)
+def test_values_of_another_type_are_refused(name, value, words):
+    with pytest.raises(ValueError, match=words):
+        settings("bsp", **{name: value})
+
+
+def test_whole_numbers_and_lists_are_taken_where_floats_and_tuples_are_meant():
+    chosen = settings("bsp", prior_scale=3, widths=[5], num_members=np.int64(4))
+    assert chosen.prior_scale == 3.0 and type(chosen.prior_scale) is float
+    assert chosen.widths == (5,) and type(chosen.num_members) is int
+    assert checked(QSettings, "epsilon", 1) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("agent", "changes", "words"),
+    [
+        (
+            "dropout",
+            {"num_members": 3},
+            r"setting='num_members' means nothing for agent='dropout'; bsp, bsr, .* have it",
+        ),
+        ("psrl", {"prior_scale": 3}, r"means nothing for agent='psrl'; bsp.* have it; did you mean 'prior_std'"),
+        ("noisy", {"l2": 0.1}, r"setting='l2' means nothing for agent='noisy'; .*dropout.* have it"),
+        ("dropout", {"bonus_scale": 0.1}, "setting='bonus_scale' means nothing for agent='dropout'"),
+        ("d4pg", {"head": "qr"}, "setting='head' means nothing for agent='d4pg'"),
+        ("bsp", {"prior_scal": 3}, "setting='prior_scal' is unknown; did you mean 'prior_scale'"),
+        ("bsp", {"prior": "netwrk"}, "prior='netwrk' is unknown; did you mean 'network'"),
+        ("bsp", {"head": "c52"}, "head='c52' is unknown; did you mean 'c51'"),
+        ("bsp", {"torso": "big"}, "torso='big' is unknown"),
+        ("bsp", {"bonus_at": "death"}, "bonus_at='death' is unknown"),
+        ("bsp", {"sample_outcomes": True}, "sample_outcomes=True needs a distribution of returns; use head='c51'"),
+        ("bsp", {"num_members": 0}, "num_members=0 must be a whole number of at least 1"),
+        ("bsp", {"mask_prob": 0.0}, r"mask_prob=0\.0 must be above 0"),
+        ("bsp", {"prior_scale": "auto"}, "prior_scale='auto' cannot be resolved here"),
+        ("ucrl", {"lanes": 0}, "lanes=0 must be"),
+    ],
+)
+def test_what_means_nothing_is_refused_before_anything_is_built(agent, changes, words):
+    with pytest.raises(ValueError, match=words):
+        settings(agent, **changes)
+
+
+@pytest.mark.parametrize("agent", ["dropout", "rlsvi", "d4pg"])
+def test_a_preset_for_pictures_is_refused_by_agents_without_a_torso(agent):
+    with pytest.raises(ValueError, match=f"preset='small' is for agents with the setting torso.*agent='{agent}'"):
+        settings(agent, "small")
+
+
+def test_settings_of_another_agent_are_refused():
+    with pytest.raises(ValueError, match="settings=NoisySettings are not those of agent='bsp'"):
+        build("bsp", settings("noisy"), Task(2, 4))
+
+
+@dataclass(frozen=True)
+class OwnSettings(Settings):
+    """Of an agent of someone else's."""
+
+    learning_rate: float = 0.5
+    """Learning rate."""
+    own: int = 1
+    """Its own."""
+
+
+OWN = AgentSpec(
+    "own",
+    OwnSettings,
+    lambda settings, task: build("eps_greedy", registry.settings("eps_greedy"), task),
+    changes={"own": 2},
+    aliases=("mine",),
+    presets={"small": {"own": 3}, "special": {"own": 4}},
+)
+
+
+@pytest.fixture
+def plugged(monkeypatch):
+    """Entry points as if packages that have them were installed."""
+
+    def plug(*points):
+        monkeypatch.setattr(names, "plugins", lambda group: points if group == names.AGENT_PLUGINS else ())
+
+    yield plug
+
+
+def point(name, value):
+    return EntryPoint(name, value, names.AGENT_PLUGINS)
+
+
+def test_an_agent_of_someone_else_gets_presets_and_messages(plugged):
+    plugged(point("own", "test_settings:OWN"))
+    assert settings("own") == OwnSettings(own=2)
+    assert settings("own", "paper") == OwnSettings(learning_rate=1e-3, learn_every=0, own=2)
+    assert settings("own", "small").own == 3, "its own changes to a preset that it could not have had otherwise"
+    assert settings("own", "special", learning_rate=1) == OwnSettings(learning_rate=1.0, own=4)
+    with pytest.raises(ValueError, match="preset='special' is unknown"):
+        settings("bsp", "special")
+    with pytest.raises(ValueError, match="agent='mine' is called 'own' here"):
+        settings("mine")
+    with pytest.raises(ValueError, match="setting='own' means nothing for agent='bsp'; own have it"):
+        settings("bsp", own=1)
+    assert list(agents()) == [*names.AGENTS, "own"]
+
+
+def test_a_broken_plug_in_is_named_and_the_others_work(plugged):
+    plugged(point("broken", "no_such_module:SPEC"), point("own", "test_settings:OWN"), point("other", "json:dumps"))
+    with pytest.warns(UserWarning) as warned:
+        assert list(agents()) == [*names.AGENTS, "own"]
+    assert [("broken" in str(each.message), "other" in str(each.message)) for each in warned] == [
+        (True, False),
+        (False, True),
+    ]
+    with pytest.raises(ValueError, match=r"plug-in 'no_such_module' .*cannot be loaded: ModuleNotFoundError"):
+        settings("broken")
+    with pytest.raises(ValueError, match=r"plug-in 'json' .*must be an AgentSpec with name='other'"):
+        settings("other")
+    assert settings("own").own == 2 and settings("bsp").num_members == 20
+
+
+def test_a_name_that_is_taken_is_refused(plugged, monkeypatch):
+    plugged(point("bsp", "test_settings:OWN"))
+    with pytest.warns(UserWarning, match=r"plug-in 'test_settings' .*name is taken"):
+        assert agents()["bsp"].settings is EnsembleSettings
+    plugged()
+    monkeypatch.setattr(registry, "_registered", {})
+    with pytest.raises(ValueError, match="agent='bsp' is taken"):
+        register(dataclasses.replace(OWN, name="bsp"))
+    assert register(OWN) is OWN and agent_spec("own") is OWN and "own" in agents()
+    with pytest.raises(ValueError, match="agent='own' is taken"):
+        register(OWN)
+
+
+def test_a_spec_whose_changes_its_settings_do_not_have_is_refused():
+    with pytest.raises(ValueError, match="a setting of agent 'own'='num_members' is unknown"):
+        dataclasses.replace(OWN, changes={"num_members": 2})
+    assert "num_members" not in hints(OwnSettings)
+
+
+def test_the_command_line_shows_agents_and_the_settings_of_one(capsys):
+    from priorax.cli import main
+
+    assert main(["agents"]) == 0
+    out = capsys.readouterr().out
+    assert all(name in out for name in names.AGENTS)
+    assert main(["agents", "psrl"]) == 0
+    out = capsys.readouterr().out
+    assert "concentration" in out and "prior_scale" not in out and "swingup" in out
+    assert main(["agents", "psrl", "--preset", "swingup"]) == 0
+    assert "0.98" in capsys.readouterr().out
+    assert main(["agents", "--preset", "swingup"]) == 2
+    assert main(["agents", "dqn"]) == 2
+    assert "is called 'eps_greedy' here" in " ".join(capsys.readouterr().err.split())
+    assert main(["environments"]) == 0
+    assert "deep_sea_stochastic" in capsys.readouterr().out
+
+
+def test_help_lists_what_the_registries_have(capsys, monkeypatch):
+    from priorax.cli import main
+
+    monkeypatch.setenv("COLUMNS", "200")
+    for command, known in (("train", [*names.AGENTS, *names.PRESETS, *names.ENVIRONMENTS]), ("compare", names.AGENTS)):
+        with pytest.raises(SystemExit):
+            main([command, "--help"])
+        out = " ".join(capsys.readouterr().out.split())
+        assert all(name in out for name in known)
+    with pytest.raises(SystemExit):
+        main(["reproduce", "--help"])
+    out = capsys.readouterr().out
+    assert all(name in out for name in names.EXPERIMENTS)
