@@ -289,7 +289,7 @@ class Belief(eqx.Module):
 
     @overridable
     def acts_on_forward(self) -> bool:
-        """Whether acting on a drawn member is acting on its stream of `forward`; then one evaluation serves all lanes."""
+        """Whether acting on a drawn member is acting on its stream of `forward`: one evaluation serves all lanes."""
         return self.draws_members
 
     @overridable
