@@ -219,3 +219,15 @@ def test_shells_get_completions(shell, capsys):
         main(["completion", shell])
     assert stop.value.code in (0, None)
     assert "playground" in capsys.readouterr().out
+
+
+def test_a_compiled_environment_can_be_run_on_the_host_and_its_report_says_so(tmp_path, capsys):
+    out = tmp_path / "run"
+    words = ["train", "--env", "deep_sea", "--size", "4", "--backend", "host", "--steps", "60", "--out", str(out)]
+    small = ["--set", "num_members=2", "widths=4", "batch_size=4", "capacity=100"]
+    assert main([*words, *small, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["backend"] == "host"
+    assert main(["report", str(out), "--out", str(tmp_path / "report.html")]) == 0
+    assert "--backend host" in (tmp_path / "report.html").read_text()
+    assert main(["train", "--resume", str(out), "--backend", "scan"]) == 2
+    assert "backend was 'host', is 'scan'" in capsys.readouterr().err.replace("\n", " ")

@@ -86,6 +86,9 @@ class Train:
     steps: int | None = None
     """Number of actions, over all lanes (default 100000 from pixels, in Gymnasium and bsuite, unless --episodes is
     given)."""
+    backend: Literal["scan", "host"] | None = None
+    """Where to run: agent and environment in one compiled scan, or lanes of environments on the host; compiled
+    environments can do both (default: as the environment is)."""
     preset: str | None = None
     """Preset of hyperparameters (default: the environment's own)."""
     set: tuple[str, ...] = ()

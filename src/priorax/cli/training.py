@@ -33,7 +33,8 @@ def train(command: Train) -> int:
         raise ValueError(f"{command.resume} was learned in an object; go on with priorax.Explorer.load(path, env=...)")
     if before.get("backend") == "ray":
         raise ValueError(f"{command.resume} was learned on Ray; go on with: priorax apex --resume {command.resume}")
-    return _run(command, before, {"stop_when_learned": command.stop_when_learned, **_tried(command, before)})
+    more = {"stop_when_learned": command.stop_when_learned, **_tried(command, before)}
+    return _run(command, before, more | ({} if command.backend is None else {"backend": command.backend}))
 
 
 def apex(command: Apex) -> int:

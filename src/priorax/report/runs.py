@@ -315,7 +315,8 @@ def command(run: Run) -> tuple[str, str]:
     except (ValueError, TypeError) as error:
         return "", f"No command of this version repeats it: {error}"
     env = str(config["env"])
-    if _spec(env) is None:
+    spec = _spec(env)
+    if spec is None:
         own = env.removeprefix("object:")
         return "", f"No command repeats it: {own} is an environment of your own; pass it to priorax.train."
     distributed = "actors" in config
@@ -327,6 +328,9 @@ def command(run: Run) -> tuple[str, str]:
     if config.get("evaluate_every") is not None:
         for name in (name for name in EVALUATING if config.get(name) is not None):
             parts += [f"--{name.replace('_', '-')}", str(config[name])]
+    usual = "host" if spec.on_host else "scan"
+    if config.get("backend") in ("scan", "host") and config["backend"] != usual:
+        parts += ["--backend", config["backend"]]
     parts += ["--stop-when-learned"] if _stopped_when_learned(run) else []
     parts += ["--set", *words] if words else []
     notes = [f"this version knows no setting {', '.join(unknown)}"] if unknown else []

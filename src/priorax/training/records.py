@@ -18,7 +18,7 @@ class Ended(NamedTuple):
     total_return: float
     """Undiscounted return of the unclipped rewards."""
     length: int
-    """Number of environment steps."""
+    """Number of environment steps in a scan, of actions on the host: they differ where actions are held."""
     loss: float | None = None
     """Loss of the last update, averaged over members; None before the first."""
     bad: bool | None = None
@@ -40,7 +40,7 @@ class Episode(NamedTuple):
     total_return: float
     """Undiscounted return of the unclipped rewards."""
     length: int
-    """Number of environment steps."""
+    """Number of environment steps in a scan, of actions on the host: they differ where actions are held."""
     loss: float | None
     """Loss of the last update, averaged over members; None before the first."""
     cells: int | None

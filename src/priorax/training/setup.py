@@ -233,9 +233,15 @@ def _on_host(
     chosen = chosen_settings(agent, preset, changes)
     world, shared = make(chosen.lanes, chosen.hold)
     made: Any = agent
-    if isinstance(agent, str | AgentSpec):
-        chosen = with_proposal(agent, chosen, changes, lambda: world, seed)
-        made = build_for(agent, chosen, world)
-    chosen = dataclasses.replace(chosen, lanes=world.num_envs)
-    apart = None if shared else lambda: make(chosen.lanes, chosen.hold).world
-    return Setup({**names, "preset": preset}, chosen, HostBackend(made, world, seed, chosen, apart))
+    try:
+        if isinstance(agent, str | AgentSpec):
+            chosen = with_proposal(agent, chosen, changes, lambda: world, seed)
+            made = build_for(agent, chosen, world)
+        chosen = dataclasses.replace(chosen, lanes=world.num_envs)
+        apart = None if shared else lambda: make(chosen.lanes, chosen.hold).world
+        backend = HostBackend(made, world, seed, chosen, apart)
+    except BaseException:
+        if not shared:
+            world.close()
+        raise
+    return Setup({**names, "preset": preset}, chosen, backend)

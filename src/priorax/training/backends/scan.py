@@ -482,8 +482,7 @@ class ScanBackend:
                     length = episode.step - self.steps
                 ended = ended[: i + 1]
                 break
-        if ended:
-            self.loss = ended[-1].loss
+        self.loss = self._last_losses(steps, length)[-1]
         self.live, self.steps, (self.total, self.length) = live, self.steps + length, rest
         return ended
 
@@ -500,20 +499,25 @@ class ScanBackend:
         taken = np.split(steps.taken[:length].astype(int), places + 1)
         totals, lengths = [float(part.sum()) for part in paid], [int(part.sum()) for part in taken]
         totals[0], lengths[0] = totals[0] + self.total, lengths[0] + self.length
-        learned = self.agent.replay is not None
+        losses = self._last_losses(steps, length)
         ended = [
             Ended(
                 self.steps + int(t) + 1,
                 0,
                 totals[i],
                 lengths[i],
-                float(steps.loss[t]) if learned else None,
+                losses[t],
                 bool(steps.bad[t]) if self.tells_regret else None,
                 bool(steps.solved[t]) if self.tells_solved else None,
             )
             for i, t in enumerate(places)
         ]
         return ended, (totals[-1], lengths[-1])
+
+    def _last_losses(self, steps: Steps, length: int) -> list[float | None]:
+        """Find the loss of the last update, at each step of a chunk; a step without an update has a loss of zero."""
+        last = np.maximum.accumulate(np.where(steps.loss[:length] != 0, np.arange(length), -1))
+        return [float(steps.loss[t]) if t >= 0 else self.loss for t in last]
 
     def _refuse_non_finite(self, steps: Steps) -> None:
         """Raise for the first NaN or infinite reward, observation or loss of a chunk."""
@@ -533,7 +537,8 @@ class ScanBackend:
 
     def snapshot(self) -> Snapshot:
         state = tree_arrays(_light(self.live))
-        state |= {"run.total": np.asarray(self.total), "run.length": np.asarray(self.length)}
+        under_way = {"total": self.total, "length": self.length, "loss": np.nan if self.loss is None else self.loss}
+        state |= {f"run.{name}": np.asarray(number) for name, number in under_way.items()}
         if self.loop.replay is None:
             return Snapshot(self.steps, state)
         settings = self.loop.replay.settings
@@ -544,6 +549,8 @@ class ScanBackend:
         with checkpoints.explained():
             arrays = checkpoints.state()
             self.total, self.length = float(arrays.pop("run.total")), int(arrays.pop("run.length"))
+            loss = float(arrays.pop("run.loss"))
+            self.loss = None if np.isnan(loss) else loss
             live: Live = restore_tree(_light(shape), arrays)
             if self.loop.replay is not None:
                 live = live._replace(replay=self._refill(shape.replay, live.replay, checkpoints))
