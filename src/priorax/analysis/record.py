@@ -57,7 +57,7 @@ def load(path: Path) -> Learned:
         The agent and its environment.
     """
     asked = resumed(path, {}, {})
-    chosen = settings(asked["agent"], asked["preset"], **asked["changes"])
+    chosen = settings(asked["agent"], asked["preset"], **{**asked["changes"], "lanes": 1})  # however many it learned in
     loop, _, params = prepare(asked["agent"], chosen, asked["env"], asked["size"], asked["seed"])
     state = restored(path, loop.agent, interface_in(read_config(path), path))
     env: Any = loop.env
