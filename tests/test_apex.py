@@ -24,7 +24,7 @@ from priorax.training.backends.ray.shard import Chunk, Shard, ShardPlan
 from priorax.training.checkpoint import Checkpoints
 from priorax.training.folder import read_episodes
 from priorax.training.setup import Workers, set_up
-from priorax.training.trainer import Until, train
+from priorax.training.trainer import train
 
 pytestmark = pytest.mark.xdist_group("ray")  # one session serves all
 
@@ -127,7 +127,7 @@ def test_advice_is_by_what_was_learned_from_last(ray):
         assert backend.recent(8) is None
         run = trainer.Trainer(setup)
         while backend.updates < 3:
-            run.advance(Until())
+            run.advance()
         obs, action = backend.recent(8)
     assert obs.shape == (8, *backend.interface.sight.frame_shape) and action.shape == (8,) and obs.any()
 

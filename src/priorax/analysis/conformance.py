@@ -177,7 +177,10 @@ def _epsilon(backend: Backend) -> bool | None:
     if found is None:
         return None
     obs, action = (np.asarray(part) for part in found)
-    return bool(0.15 < np.mean(action[obs == 1] == 0) < 0.6)
+    taken = action[obs == 1]
+    if len(taken) < 100:  # a minibatch of prioritised replay says little
+        return None
+    return bool(0.15 < np.mean(taken == 0) < 0.6)
 
 
 def _masks(backend: Backend) -> bool | None:
