@@ -6,7 +6,7 @@ from priorax.analysis import conformance
 from priorax.cli import main
 from priorax.names import AGENTS
 
-QUICK = ("bsp", "ucb", "rlsvi")
+QUICK = ("bsp", "rlsvi")
 EVERY = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in AGENTS]
 HAS = {
     "bsp": {"members differ", "masks", "priorities"},

@@ -31,6 +31,7 @@ class Corridor(gymnasium.Env):
         return self.cell, 0.0, False, self.time == 12, {}
 
 
+@pytest.mark.slow
 def test_every_visit_is_counted_once_and_the_bonus_leads_on():
     """Over six seeds the last three cells were visited 2.1 times as often with the bonus, at least 1.4 times."""
     far = {1.0: 0.0, 1e-9: 0.0}

@@ -14,7 +14,9 @@ import jax
 import pytest
 
 from priorax import Explorer, train
+from priorax.agents import agent_spec, build, settings
 from priorax.cli import main
+from priorax.envs.interface import Task
 from priorax.storage import BadFile
 from priorax.training import trainer
 from priorax.training.backends import scan
@@ -416,3 +418,18 @@ def test_any_gymnax_environment_with_discrete_actions_can_be_trained_in():
     assert train("d4pg", continuous, episodes=1, changes=small).history[0].length == 200
     with pytest.raises(ValueError, match="d4pg needs continuous actions"):
         train("d4pg", env, episodes=1, changes=small)
+
+
+@pytest.mark.parametrize("backend", ["scan", "host"])
+def test_a_name_a_spec_and_an_agent_object_train_alike(backend, tmp_path):
+    run = {"env": "deep_sea", "size": 4, "seed": 3, "episodes": 12, "backend": backend}
+    changes = {**SMALL, "lanes": 1}
+    named = train("bsp", **run, changes=changes)
+    assert train(agent_spec("bsp"), **run, changes=changes).history == named.history
+    built = build("bsp", settings("bsp", **changes), Task(2, num_states=16, horizon=4))
+    mine = train(built, **run, out=tmp_path)
+    assert mine.history == named.history and mine.agent == "object:QLearner"
+    longer = {**run, "episodes": 20}
+    assert train(built, **longer, out=tmp_path, resume=True).history[:12] == named.history
+    with pytest.raises(ValueError, match="num_members"):
+        train(built, **run, changes={"num_members": 3})

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from priorax.experiments.bsuite_rules import DEEP_SEA, learned_in_time
 from priorax.experiments.sweep import task
 from priorax.report.learning_times import seeds_of
 from priorax.report.plots import panels
@@ -18,8 +19,8 @@ from priorax.report.rows import Row
 SIZES = {"quick": (10, 14, 20), "paper": tuple(range(10, 51, 2))}
 MOST_EPISODES = 10_000
 FORMS = {
-    "deep_sea": ("#1f5fb4", {"learned_below": 0.9, "learned_after": 1}),
-    "deep_sea_stochastic": ("#c98a1b", {"learned_below": 0.8, "learned_after": 100}),
+    form: (color, dict(zip(("learned_below", "learned_after"), DEEP_SEA[form], strict=True)))
+    for form, color in (("deep_sea", "#1f5fb4"), ("deep_sea_stochastic", "#c98a1b"))
 }
 PUBLISHED = {"deep_sea": 1.0, "deep_sea_stochastic": 0.87}
 """Scores of bsuite's boot_dqn, read off a figure in its repository."""
@@ -52,7 +53,7 @@ def score(rows: list[Row], form: str) -> float:
         The score.
     """
     sizes = sorted({row["size"] for row in rows if row["name"] == form})
-    return float(np.mean([seeds_of(rows, name=form, size=size)[0] < 2.0**size + 100 for size in sizes]))
+    return float(np.mean([learned_in_time(seeds_of(rows, name=form, size=size)[0], size) for size in sizes]))
 
 
 def figure(rows: list[Row]) -> Figure:

@@ -25,6 +25,7 @@ from priorax.checks import checked_seed, one_of, positive_int
 from priorax.envs.host.dm import bsuite_experiments, bsuite_world, checked_bsuite_id, imported
 from priorax.envs.registry import BSUITE, preset_for
 from priorax.experiments import Report, prepare_folder
+from priorax.experiments.bsuite_rules import DEEP_SEA, learned_in_time, swingup_score
 from priorax.storage import write_atomically
 from priorax.training.backends.host import HostBackend, build_for
 from priorax.version import __version__
@@ -356,11 +357,8 @@ def _cartpole(runs: Sequence[Rows], _: Any) -> float:
 
 
 def _swingup(runs: Sequence[Rows], _: Any) -> float:
-    def one(run: Rows) -> float:
-        regret = _little_regret([run], 700.0, lambda row: 700 * row["episode"] - row["total_return"])
-        return 0.5 * (regret + _share_above([run], 100.0))
-
-    return float(np.mean([one(run) for run in runs]))
+    last = [run[-1] for run in runs]
+    return float(np.mean([swingup_score(row["total_return"] / row["episode"], row["best_episode"]) for row in last]))
 
 
 def _deep_sea(below: float, since: int) -> Rule:
@@ -368,7 +366,7 @@ def _deep_sea(below: float, since: int) -> Rule:
 
     def learned(rows: Rows, size: int) -> bool:
         good = (row for row in rows if row["episode"] >= since and row["total_bad_episodes"] / row["episode"] < below)
-        return next((row["episode"] for row in good), math.inf) < 2.0**size + 100
+        return learned_in_time(next((row["episode"] for row in good), math.inf), size)
 
     return lambda runs, asked: float(
         np.mean([learned(rows, each["size"]) for rows, each in zip(runs, asked, strict=True)])
@@ -381,8 +379,7 @@ RULES: dict[str, Rule] = {
     "mountain_car": _mountain_car,
     "cartpole": _cartpole,
     "cartpole_swingup": _swingup,
-    "deep_sea": _deep_sea(0.9, 1),
-    "deep_sea_stochastic": _deep_sea(0.8, 100),
+    **{form: _deep_sea(*rule) for form, rule in DEEP_SEA.items()},
 }
 """Our implementations of bsuite's scoring rules."""
 

@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from priorax.envs.jax.bsuite_cartpole import NUM_DIFFICULTIES
+from priorax.experiments.bsuite_rules import GOOD_EPISODE, swingup_score
 from priorax.experiments.sweep import task
 from priorax.report.plots import legend_below, panels
 from priorax.report.rows import Row
@@ -17,7 +18,6 @@ from priorax.training.records import Result
 
 DIFFICULTIES = {"quick": (0, 5, 10, 15, 19), "paper": tuple(range(NUM_DIFFICULTIES))}
 EPISODES = {"quick": 300, "paper": 1000}
-GOOD_RETURN, GOOD_EPISODE = 700.0, 100.0
 PUBLISHED = 0.28
 """Score of bsuite's boot_dqn, read off a figure in its repository."""
 
@@ -61,7 +61,7 @@ def score(row: Row) -> float:
     Returns:
         The score.
     """
-    return 0.5 * float(np.clip(row["mean_return"] / GOOD_RETURN, 0, 1)) + 0.5 * (row["best"] > GOOD_EPISODE)
+    return swingup_score(row["mean_return"], row["best"])
 
 
 def figure(rows: list[Row]) -> Figure:

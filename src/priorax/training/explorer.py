@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from priorax.agents import Agent, Settings
+from priorax.agents import Agent, AgentSpec, Settings
 from priorax.agents.deploy import Values
 from priorax.checks import checked_seed, positive_int
 from priorax.envs.adapt import World
@@ -38,7 +38,7 @@ class Explorer:
     def __init__(
         self,
         env: World,
-        agent: str | Agent = "bsp",
+        agent: str | AgentSpec | Agent = "bsp",
         *,
         preset: str | None = None,
         seed: int = 0,

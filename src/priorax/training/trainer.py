@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from priorax.agents import Agent
+from priorax.agents import Agent, AgentSpec
 from priorax.agents.deploy import DEPLOY
 from priorax.checks import checked_seed, non_negative, one_of, positive_int
 from priorax.envs.adapt import World
@@ -216,7 +216,7 @@ class Trainer:
 
 
 def train(
-    agent: str | Agent = "bsp",
+    agent: str | AgentSpec | Agent = "bsp",
     env: World = "deep_sea",
     *,
     backend: str | None = None,
