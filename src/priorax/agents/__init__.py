@@ -1,6 +1,6 @@
 """Agents: one Q-learner over any belief, exact planners for finite states, and a registry of them by name."""
 
-from priorax.agents.base import Agent, Choice
+from priorax.agents.base import Agent, AgentDefaults, Choice
 from priorax.agents.members import check_members_differ, nearby
 from priorax.agents.presets import PRESETS
 from priorax.agents.q_learner import AgentState, QLearner
@@ -14,6 +14,7 @@ __all__ = [
     "RLSVI",
     "UCRL",
     "Agent",
+    "AgentDefaults",
     "AgentSpec",
     "AgentState",
     "Choice",

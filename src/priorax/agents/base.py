@@ -18,6 +18,7 @@ the replay settings (None: the agent learns in `observe` alone), `observes` tell
 
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
@@ -196,6 +197,58 @@ class Agent(Protocol):
             One probability per lane in `lanes`.
         """
         ...
+
+
+class AgentDefaults(eqx.Module):
+    """Answers of an agent that counts nothing, has no prior functions and takes no random actions."""
+
+    @property
+    def observes(self) -> bool:
+        return False
+
+    def prior_at(self, state: Any, obs: Any) -> Array | None:
+        """Return None: there are no prior functions.
+
+        Args:
+            state: State of the agent.
+            obs: A batch of observations.
+        """
+        return None
+
+    def epsilon_at(self, episodes: Any, lanes: Any, num_lanes: int) -> Float[Array, " lane"]:
+        """Return zeros: no action is drawn uniformly at random.
+
+        Args:
+            episodes: Episodes that ended so far.
+            lanes: Indices of the lanes.
+            num_lanes: Number of lanes in all.
+
+        Returns:
+            Zero per lane.
+        """
+        return jnp.zeros(jnp.shape(lanes))
+
+    def observe(self, state: Any, transition: Transition, weight: Any) -> tuple[Any, Array | None]:
+        """Return the state unchanged: nothing is counted.
+
+        Args:
+            state: State of the agent.
+            transition: One transition per lane.
+            weight: Weights [lane]; zero for lanes without a transition.
+
+        Returns:
+            The state, and no bonus.
+        """
+        return state, None
+
+    def deployed(self, state: Any, key: PRNGKeyArray) -> Any:
+        """Return the state: deployment needs nothing else.
+
+        Args:
+            state: State of the agent.
+            key: PRNG key.
+        """
+        return state
 
 
 def errors(info: Info, owned: Bool[Array, "stream batch"]) -> Float[Array, " batch"]:

@@ -11,12 +11,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from priorax.agents.base import Choice
+from priorax.agents.base import AgentDefaults, Choice
 from priorax.beliefs import Adam, Info
 from priorax.checks import non_negative, positive_int
 from priorax.heads import C51
 from priorax.networks import MLP
-from priorax.replay import Replay, Sampled, Transition
+from priorax.replay import Replay, Sampled
 
 
 class Nets(NamedTuple):
@@ -41,7 +41,7 @@ class D4PGState(NamedTuple):
     """Number of updates so far."""
 
 
-class D4PG(eqx.Module):
+class D4PG(AgentDefaults):
     """D4PG agent. Actions are in [-bound, bound] in each of `num_actions` dimensions."""
 
     num_actions: int = eqx.field(static=True)
@@ -72,11 +72,6 @@ class D4PG(eqx.Module):
             non_negative("action_noise", self.action_noise)
         if self.replay.num_streams != 1 or self.replay.bootstraps:
             raise ValueError("D4PG replays one stream of all transitions; pass Replay(num_streams=1, mask_prob=1.0)")
-
-    @property
-    def observes(self) -> bool:
-        """False: `observe` has no effect."""
-        return False
 
     def init(self, key: PRNGKeyArray, obs: Float[Array, "..."]) -> D4PGState:
         """Initialise the networks and optimisers.
@@ -157,40 +152,6 @@ class D4PG(eqx.Module):
         noise = self.action_noise * self.bound * jax.random.normal(key, action.shape)
         return Choice(jnp.clip(action + noise, -self.bound, self.bound))
 
-    def prior_at(self, state: D4PGState, obs: Any) -> None:
-        """Return None: there are no prior functions.
-
-        Args:
-            state: State of the agent.
-            obs: Unused.
-        """
-
-    def epsilon_at(self, episodes: Any, lanes: Any, num_lanes: int) -> Float[Array, " lane"]:
-        """Return zeros: no action is drawn uniformly at random.
-
-        Args:
-            episodes: Unused.
-            lanes: Indices of the lanes.
-            num_lanes: Unused.
-
-        Returns:
-            Zero per lane.
-        """
-        return jnp.zeros(jnp.shape(lanes))
-
-    def observe(self, state: D4PGState, transition: Transition, weight: Array) -> tuple[D4PGState, None]:
-        """Return the state unchanged: nothing is counted.
-
-        Args:
-            state: State of the agent.
-            transition: Unused.
-            weight: Unused.
-
-        Returns:
-            The state, and no bonus.
-        """
-        return state, None
-
     def learn(self, state: D4PGState, sampled: Sampled, key: PRNGKeyArray) -> tuple[D4PGState, Info]:
         """Perform one critic step on the distributional loss and one policy step up the gradient of the critic's mean.
 
@@ -231,18 +192,6 @@ class D4PG(eqx.Module):
         kept = jax.tree.map(lambda new, old: jnp.where(copy, new, old), nets, state.target)
         after = D4PGState(nets, kept, Nets(opt_actor, opt_critic), updates)
         return after, Info(loss[None], losses[None])
-
-    def deployed(self, state: D4PGState, key: PRNGKeyArray) -> D4PGState:
-        """Return the state unchanged: deployment needs all of it.
-
-        Args:
-            state: State of the agent.
-            key: PRNG key.
-
-        Returns:
-            The state.
-        """
-        return state
 
     def values(self, deployed: D4PGState, key: PRNGKeyArray, obs: Any) -> tuple[Array, Array]:
         """Evaluate the critic's mean at the policy's action, as a single function.

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from priorax.agents.base import Choice, best_by_mean, greedy
+from priorax.agents.base import AgentDefaults, Choice, best_by_mean, greedy
 from priorax.beliefs import Batch, Belief, BeliefState, Info, greedy_backup, plain_batch, values_of
 from priorax.checks import non_negative, one_of, positive_int
 from priorax.replay import Replay, Sampled, Transition
@@ -29,7 +29,7 @@ class AgentState(NamedTuple):
     """Number of updates so far."""
 
 
-class QLearner(eqx.Module):
+class QLearner(AgentDefaults):
     """Thompson sampling with Q-learning on the loss of equation (6).
 
     Attributes:
@@ -272,18 +272,6 @@ class QLearner(eqx.Module):
         """
         rate = jnp.where(updates % self.target_period == 0, self.target_rate, 0.0)
         return jax.tree.map(lambda a, b: jnp.where(rate == 1, a, b + rate * (a - b)), new, old)
-
-    def deployed(self, state: AgentState, key: PRNGKeyArray) -> AgentState:
-        """Return the state unchanged: deployment needs all of it.
-
-        Args:
-            state: State of the agent.
-            key: PRNG key.
-
-        Returns:
-            The state.
-        """
-        return state
 
     def values(self, deployed: AgentState, key: PRNGKeyArray, obs: Any) -> tuple[Array, Array]:
         """Evaluate the Q-values of all members, or of drawn functions if there are no members.

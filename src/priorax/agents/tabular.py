@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from priorax.agents.base import Choice, best_by_mean, greedy
+from priorax.agents.base import AgentDefaults, Choice, best_by_mean, greedy
 from priorax.beliefs import Info
 from priorax.checks import positive, positive_int
 from priorax.replay import Sampled, Transition
@@ -226,7 +226,7 @@ DRAWS = 20
 """Number of plans drawn for deployment."""
 
 
-class Tabular(eqx.Module):
+class Tabular(AgentDefaults):
     """Tabular agent that counts transitions and plans at the start of each episode.
 
     Attributes:
@@ -312,27 +312,6 @@ class Tabular(eqx.Module):
             The actions.
         """
         return Choice(greedy(key, jax.vmap(lambda plan, state: plan[state])(index, obs)))
-
-    def prior_at(self, state: TabularState, obs: Any) -> None:
-        """Return None: there are no prior functions.
-
-        Args:
-            state: State of the agent.
-            obs: Unused.
-        """
-
-    def epsilon_at(self, episodes: Any, lanes: Any, num_lanes: int) -> Float[Array, " lane"]:
-        """Return zeros: drawn plans explore, without random actions.
-
-        Args:
-            episodes: Unused.
-            lanes: Indices of the lanes.
-            num_lanes: Unused.
-
-        Returns:
-            Zero per lane.
-        """
-        return jnp.zeros(jnp.shape(lanes))
 
     def observe(self, state: TabularState, transition: Transition, weight: Array) -> tuple[TabularState, None]:
         """Count each transition once.
