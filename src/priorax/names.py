@@ -71,6 +71,8 @@ ENVIRONMENTS: dict[str, str] = {
 EXPERIMENTS = (
     *(f"figure{number}" for number in (1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13)),
     "table1",
+    "search",
+    "masks",
     "curves",
     "novelty",
     "ablation",

@@ -67,7 +67,7 @@ def _ensemble(settings: EnsembleSettings, task: Task) -> Ensemble:
         network=network,
         prior=_prior(settings, network, task),
         prior_scale=_prior_scale(settings, task),
-        l2=L2(settings.l2) if settings.l2 > 0 else None,
+        l2=L2(settings.l2, reading=settings.l2_reading) if settings.l2 > 0 else None,
         head=head_of(settings),
         num_outputs=task.num_actions,
         optimizer=optimizer_of(settings, task),

@@ -25,6 +25,7 @@ TORSOS = ("none", "small", "nature")
 OPTIMIZERS = ("adam", "rmsprop")
 PRECISIONS = ("float32", "bfloat16")
 BONUS_AT = ("insertion", "learning")
+L2_READINGS = ("posterior", "coefficient")
 
 
 @dataclass(frozen=True)
@@ -187,7 +188,10 @@ class EnsembleSettings(QSettings):
     prior_advantage: float = 1.0
     """Multiplies the advantages of a dueling prior."""
     l2: float = 0.0
-    """L2 weight lambda towards the initial weights (divided by the member's number of transitions); 0: none."""
+    """L2 weight lambda towards the initial weights; 0: none."""
+    l2_reading: str = "posterior"
+    """Meaning of l2 beside the mean loss. posterior: it is divided by the member's number of transitions, as in
+    equation (4), a sum over data; coefficient: it is not."""
     sample_outcomes: bool = False
     """Act on a sample from the return distribution, as if it were a posterior (lemma 5), instead of its mean."""
     bonus_scale: float = 0.0
@@ -203,7 +207,14 @@ class EnsembleSettings(QSettings):
         super().__post_init__()
         positive_int("num_members", self.num_members)
         positive_int("features", self.features)
-        for name, valid in (("prior", PRIORS), ("torso", TORSOS), ("precision", PRECISIONS), ("bonus_at", BONUS_AT)):
+        choices = {
+            "prior": PRIORS,
+            "torso": TORSOS,
+            "precision": PRECISIONS,
+            "bonus_at": BONUS_AT,
+            "l2_reading": L2_READINGS,
+        }
+        for name, valid in choices.items():
             one_of(name, getattr(self, name), valid)
         if not 0 < self.mask_prob <= 1:
             raise ValueError(f"mask_prob={self.mask_prob} must be above 0 and at most 1; pass 1 for no bootstrap")

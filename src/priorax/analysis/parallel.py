@@ -44,7 +44,7 @@ def climb(ladders: Iterable[Ladder], done: Callable[[Task], bool | None], worker
     Args:
         ladders: The ladders.
         done: Function that gives None if a task must be run, else whether it learned when it was run before.
-        workers: Number of processes; by default one per core.
+        workers: Number of processes; by default one per core that this process may use.
 
     Returns:
         An iterator of tasks and results, in order of completion.
@@ -55,7 +55,7 @@ def climb(ladders: Iterable[Ladder], done: Callable[[Task], bool | None], worker
     levels = [iter(ladder) for ladder in ladders]
     learned, pending = [True] * len(levels), [0] * len(levels)
     running: dict[Future[Any], tuple[Task, int]] = {}
-    with _pool(workers or os.cpu_count() or 1) as pool:
+    with _pool(workers or usable_cores()) as pool:
 
         def begin(ladder: int) -> None:
             """Submit the next level that has something to run."""
@@ -82,6 +82,15 @@ def climb(ladders: Iterable[Ladder], done: Callable[[Task], bool | None], worker
                 pending[ladder] -= 1
                 learned[ladder] |= getattr(result, "episodes_to_learn", None) is not None
                 begin(ladder)
+
+
+def usable_cores() -> int:
+    """Count the cores that this process may use, which `taskset` and schedulers may restrict.
+
+    Returns:
+        The number of cores.
+    """
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextlib.contextmanager

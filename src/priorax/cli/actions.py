@@ -57,7 +57,7 @@ def _reproduce(command: Reproduce) -> int:
     with share_bar(command.name) as report:
         result = reproduce(
             command.name,
-            command.preset,
+            command.budget,
             command.out,
             report,
             announce=say,

@@ -22,8 +22,8 @@ class Reproduce:
 
     name: Annotated[str, tyro.conf.Positional]
     """Name of the figure or table; `priorax reproduce --help` lists them."""
-    preset: Literal["quick", "paper"] = "quick"
-    """quick: minutes on two cores; paper: the paper's size."""
+    budget: Literal["quick", "full"] = "quick"
+    """Size of the experiment. quick: minutes on two cores; full: the paper's size, or as near as two cores allow."""
     out: Path = field(default_factory=lambda: Path("results"))
     """Output folder."""
     draw_only: bool = False

@@ -1,8 +1,8 @@
 """One module per figure or table of the paper.
 
-`run(preset, report)` yields rows, `figure(rows)` plots them without training, and `summary(rows)` tabulates what they
-show. Experiments that consist of many runs have `ladders(preset)` instead of `run` (see `sweep`): they can be
-interrupted and continued.
+`run(budget, report)` yields rows, `figure(rows)` plots them without training, and `summary(rows)` tabulates what they
+show. Experiments that consist of many runs have `ladders(budget)` instead of `run` (see `sweep`): they can be
+interrupted and continued. An experiment with `SAME_RUNS = "other"` shows the rows of another one.
 """
 
 import importlib
@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from priorax.checks import one_of
-from priorax.experiments.sweep import hours, run_sweep, time_to_learn
+from priorax.experiments.sweep import ROWS_VERSION, hours, run_sweep, select, time_to_learn
 from priorax.names import EXPERIMENTS
 from priorax.report.plots import save_figure
 from priorax.report.rows import Row, read_rows, write_rows
 from priorax.version import __version__
 
-PRESETS = ("quick", "paper")
+BUDGETS = ("quick", "full")
 NAMES = EXPERIMENTS
 FILES = {"gymnasium": "gymnasium_tasks"}
 """Modules whose name differs from that of the experiment, so as not to shadow a package."""
@@ -40,7 +40,7 @@ class Result(NamedTuple):
 
 def reproduce(
     name: str,
-    preset: str,
+    budget: str,
     out: Path,
     report: Report = lambda share, what: None,
     announce: Callable[[str], None] = lambda words: None,
@@ -48,12 +48,12 @@ def reproduce(
 ) -> Result:
     """Run an experiment and write its rows and figures to a folder.
 
-    Experiments that consist of many runs write rows as runs finish, to one file per preset; others write nothing
+    Experiments that consist of many runs write rows as runs finish, to one file per budget; others write nothing
     before they are done.
 
     Args:
         name: Name of the experiment, one of `NAMES`.
-        preset: Size of the experiment, `quick` or `paper`.
+        budget: Size of the experiment, `quick` or `full`.
         out: The folder to write to; it is created.
         report: Called with the fraction of work done and a word on the current work.
         announce: Called with messages for the user, such as the expected duration.
@@ -63,35 +63,86 @@ def reproduce(
         Rows, files and a summary table.
 
     Raises:
-        ValueError: If the name or the preset is unknown.
+        ValueError: If the name or the budget is unknown.
         FileNotFoundError: If there are no rows to draw.
         OSError: If the folder cannot be written.
     """
-    one_of("name", name, NAMES)
-    module: Any = importlib.import_module(f"priorax.experiments.{FILES.get(name, name)}")
-    one_of("preset", preset, PRESETS)
+    module = experiment(name)
+    one_of("budget", budget, BUDGETS)
     prepare_folder(out)
-    many = hasattr(module, "ladders")
-    stem = f"{name}_{preset}" if many else name
-    path = out / f"{stem}.csv"
+    path = rows_path(name, budget, out)
     if draw_only:
         if not path.exists():
             raise FileNotFoundError(f"there are no rows in {path} to draw; run the experiment first")
-    elif many:
-        if preset == "paper" and hasattr(module, "NEEDS"):
+    elif hasattr(module, "ladders"):
+        if budget == "full" and hasattr(module, "NEEDS"):
             announce(module.NEEDS)
-        most = hours(module.ladders(preset))
+        most = hours(module.ladders(budget))
         announce(
             f"at most about {most:.1f} hours on two cores; it can be stopped at any time, and continues from {path}"
         )
         outcome = getattr(module, "outcome", time_to_learn)
-        run_sweep(name, preset, module.ladders(preset), path, report, outcome=outcome)
+        run_sweep(getattr(module, "SAME_RUNS", name), budget, module.ladders(budget), path, report, outcome)
     else:
-        stamp = {"experiment": name, "preset": preset, "version": __version__}
-        write_rows(path, [{**stamp, **row} for row in module.run(preset, report)])
-    rows = read_rows(path)  # what is drawn is what is in the file
+        stamp = {"experiment": name, "budget": budget, "version": __version__, "rows_version": ROWS_VERSION}
+        write_rows(path, [{**stamp, **row} for row in module.run(budget, report)])
+    rows = rows_of(name, budget, out)  # what is drawn is what is in the file
+    stem = f"{name}_{budget}" if hasattr(module, "ladders") else name
     paths = [path, *save_figure(module.figure(rows), out, stem)]
     return Result(rows, paths, module.summary(rows))
+
+
+def experiment(name: str) -> Any:
+    """Import the module of an experiment.
+
+    Args:
+        name: Name of the experiment, one of `NAMES`.
+
+    Returns:
+        The module.
+
+    Raises:
+        ValueError: If the name is unknown.
+    """
+    one_of("name", name, NAMES)
+    return importlib.import_module(f"priorax.experiments.{FILES.get(name, name)}")
+
+
+def rows_path(name: str, budget: str, out: Path) -> Path:
+    """Name the CSV file of an experiment.
+
+    Args:
+        name: Name of the experiment.
+        budget: Size of the experiment, `quick` or `full`.
+        out: The folder of results.
+
+    Returns:
+        The path.
+    """
+    module = experiment(name)
+    stem = getattr(module, "SAME_RUNS", name)
+    return out / (f"{stem}_{budget}.csv" if hasattr(module, "ladders") else f"{stem}.csv")
+
+
+def rows_of(name: str, budget: str, out: Path) -> list[Row]:
+    """Read the rows of an experiment.
+
+    Args:
+        name: Name of the experiment.
+        budget: Size of the experiment, `quick` or `full`.
+        out: The folder of results.
+
+    Returns:
+        The rows; of an experiment that consists of many runs, those of its own runs.
+
+    Raises:
+        FileNotFoundError: If there are none.
+    """
+    module, path = experiment(name), rows_path(name, budget, out)
+    found = select(path, module.ladders(budget)) if hasattr(module, "ladders") else list[Row](read_rows(path))
+    if not found:
+        raise FileNotFoundError(f"there are no rows of {name} in {path} that this version made; run the experiment")
+    return found
 
 
 def prepare_folder(out: Path) -> None:

@@ -10,9 +10,9 @@ from priorax.report.learning_times import seeds_of
 from priorax.report.plots import MEAN, panels
 from priorax.report.rows import Row
 
-SIZE = {"quick": 10, "paper": 20}
-SEEDS = {"quick": 2, "paper": 5}
-MOST_EPISODES = {"quick": 1000, "paper": 3000}
+SIZE = {"quick": 10, "full": 20}
+SEEDS = {"quick": 2, "full": 5}
+MOST_EPISODES = {"quick": 1000, "full": 3000}
 VARIANTS: dict[str, dict[str, Any]] = {
     "tuned": {},
     "own minibatches": {"shared_batch": False},
@@ -48,17 +48,17 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
-def ladders(preset: str) -> list[Any]:
+def ladders(budget: str) -> list[Any]:
     """List the runs of each variant.
 
     Args:
-        preset: Size of the experiment, `quick` or `paper`.
+        budget: Size of the experiment, `quick` or `full`.
 
     Returns:
         Ladders of tasks (`priorax.analysis.parallel`).
     """
     return [
-        [[task(name, "bsp", SIZE[preset], seed, MOST_EPISODES[preset], **changes) for seed in range(SEEDS[preset])]]
+        [[task(name, "bsp", SIZE[budget], seed, MOST_EPISODES[budget], **changes) for seed in range(SEEDS[budget])]]
         for name, changes in VARIANTS.items()
     ]
 

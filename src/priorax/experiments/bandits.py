@@ -50,8 +50,8 @@ METHODS = {
     "qr": ("outcomes of QR", "#8a8f98", ":"),
     "greedy": ("one network, greedy", "#555555", (0, (1, 3))),
 }
-STEPS = {"quick": 1000, "paper": 5000}
-SEEDS = {"quick": 100, "paper": 200}
+STEPS = {"quick": 1000, "full": 5000}
+SEEDS = {"quick": 100, "full": 200}
 NOISE = {"bernoulli": 0.5, "linear": 1.0, "gp": 0.3}
 """Standard deviation of rewards, known to exact Bayes (for Bernoulli, that of the Gaussian model)."""
 K, BATCH = 10, 32
@@ -60,7 +60,7 @@ UPDATES = {"bernoulli": 4, "linear": 4, "gp": 1}
 """Gradient steps after each round."""
 MEMBERS = (1, 2, 4, 8, 16, 32, 64, 128)
 ARMS = (5, 20, 80)
-DIMENSIONS = {"quick": (1, 2, 3, 4), "paper": (1, 2, 3, 4, 5)}
+DIMENSIONS = {"quick": (1, 2, 3, 4), "full": (1, 2, 3, 4, 5)}
 RADIUS = 0.5
 """epsilon of appendix C.4."""
 
@@ -145,17 +145,17 @@ def growth(curve: np.ndarray) -> tuple[str, float, float]:
     return ("logarithmic" if log >= line else "linear"), log, line
 
 
-def run(preset: str, report: Report) -> Iterator[dict[str, Any]]:
+def run(budget: str, report: Report) -> Iterator[dict[str, Any]]:
     """Yield rows of three kinds: regret over time, regret by number of members, measurements to resolve a bandit.
 
     Args:
-        preset: Size of the experiment, `quick` or `paper`.
+        budget: Size of the experiment, `quick` or `full`.
         report: Called with the fraction of work done and a word on the current work.
 
     Yields:
         The rows.
     """
-    steps, seeds = STEPS[preset], SEEDS[preset]
+    steps, seeds = STEPS[budget], SEEDS[budget]
     work = [(bandit, name) for bandit in BANDITS for name in METHODS]
     shown = np.unique(np.round(np.geomspace(1, steps, 60)).astype(int))
     for done, (bandit, name) in enumerate(work):
@@ -177,7 +177,7 @@ def run(preset: str, report: Report) -> Iterator[dict[str, Any]]:
         for members in MEMBERS:
             last = _regret(many, ensemble_sampler(members, 1.0, 1.0, 0.0), steps, seeds)[:, -1]
             yield {**stamp, "members": members, "regret": float(last.mean()), "error": float(last.std() / seeds**0.5)}
-    for dim in DIMENSIONS[preset]:
+    for dim in DIMENSIONS[budget]:
         report(0.95, f"appendix C.4 in {dim} dimensions")
         counts, posterior = measurements(dim)
         yield {"kind": "resolve", "dim": dim, "counts": counts, "posterior": posterior}

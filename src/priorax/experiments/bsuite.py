@@ -16,7 +16,7 @@ from priorax.report.learning_times import seeds_of
 from priorax.report.plots import panels
 from priorax.report.rows import Row
 
-SIZES = {"quick": (10, 14, 20), "paper": tuple(range(10, 51, 2))}
+SIZES = {"quick": (10, 14, 20), "full": tuple(range(10, 51, 2))}
 MOST_EPISODES = 10_000
 FORMS = {
     form: (color, dict(zip(("learned_below", "learned_after"), DEEP_SEA[form], strict=True)))
@@ -26,16 +26,16 @@ PUBLISHED = {"deep_sea": 1.0, "deep_sea_stochastic": 0.87}
 """Scores of bsuite's boot_dqn, read off a figure in its repository."""
 
 
-def ladders(preset: str) -> list[Any]:
+def ladders(budget: str) -> list[Any]:
     """List every size of both variants separately: a size that is not learned does not skip the next.
 
     Args:
-        preset: Size of the experiment, `quick` or `paper`.
+        budget: Size of the experiment, `quick` or `full`.
 
     Returns:
         Ladders of tasks (`priorax.analysis.parallel`).
     """
-    return [[[_task(form, size)]] for size in SIZES[preset] for form in FORMS]
+    return [[[_task(form, size)]] for size in SIZES[budget] for form in FORMS]
 
 
 def _task(form: str, size: int) -> Any:

@@ -16,25 +16,25 @@ from priorax.report.plots import legend_below, panels
 from priorax.report.rows import Row
 from priorax.training.records import Result
 
-DIFFICULTIES = {"quick": (0, 5, 10, 15, 19), "paper": tuple(range(NUM_DIFFICULTIES))}
-EPISODES = {"quick": 300, "paper": 1000}
+DIFFICULTIES = {"quick": (0, 5, 10, 15, 19), "full": tuple(range(NUM_DIFFICULTIES))}
+EPISODES = {"quick": 300, "full": 1000}
 PUBLISHED = 0.28
 """Score of bsuite's boot_dqn, read off a figure in its repository."""
 
 
-def ladders(preset: str) -> list[Any]:
+def ladders(budget: str) -> list[Any]:
     """List every difficulty separately; bsuite's difficulty k is our size k + 1.
 
     Args:
-        preset: Size of the experiment, `quick` or `paper`.
+        budget: Size of the experiment, `quick` or `full`.
 
     Returns:
         Ladders of tasks (`priorax.analysis.parallel`).
     """
     make = {"env": "bsuite_cartpole_swingup"}
     return [
-        [[task("bsp", "bsp", k + 1, 0, EPISODES[preset], **make).asking(preset="swingup", stop_when_learned=False)]]
-        for k in DIFFICULTIES[preset]
+        [[task("bsp", "bsp", k + 1, 0, EPISODES[budget], **make).asking(preset="swingup", stop_when_learned=False)]]
+        for k in DIFFICULTIES[budget]
     ]
 
 

@@ -15,6 +15,7 @@ from priorax.envs.registry import lives_on_host
 from priorax.experiments import Report, Result, prepare_folder
 from priorax.experiments.sweep import hours, run_sweep, task
 from priorax.report.learning_times import median_table, times_to_learn
+from priorax.report.looks import LOOKS, Look
 from priorax.report.plots import panels, save_figure
 from priorax.report.rows import Row
 
@@ -73,7 +74,7 @@ def compare(
         f"at most about {hours(ladders):.1f} hours on two cores; it can be stopped at any time, and continues from "
         f"{path}"
     )
-    rows = run_sweep("compare", preset, ladders, path, report, only=False)
+    rows = run_sweep("compare", "", ladders, path, report)
     paths = [path, *save_figure(figure(rows), out, path.stem)]
     return Result(rows, paths, median_table(rows, {agent: agent for agent in dict.fromkeys(agents)}))
 
@@ -99,9 +100,12 @@ def figure(rows: Sequence[Row]) -> Figure:
     Returns:
         The figure.
     """
-    drawing, axes = panels(1, 1, width=7.0, height=4.6)
-    colors = colormaps["tab10"]
+    drawing, axes = panels(1, 1, width=8.0, height=4.6)
     names = list(dict.fromkeys(row["name"] for row in rows))
-    looks = {name: (name, to_hex(colors(i % 10)), MARKERS[i % len(MARKERS)]) for i, name in enumerate(names)}
-    times_to_learn(axes[0, 0], rows, looks, beside=True)
+    times_to_learn(axes[0, 0], rows, {name: _look(name, i) for i, name in enumerate(names)}, beside=True)
     return drawing
+
+
+def _look(name: str, place: int) -> Look:
+    """Of our own agents as in all figures; of others by their place."""
+    return LOOKS.get(name) or Look(name, to_hex(colormaps["tab20"](place % 20)), MARKERS[place % len(MARKERS)])

@@ -15,28 +15,28 @@ from priorax.training.trainer import train
 
 AGENTS = {"eps_greedy": ("ε-greedy DQN", "#8a8f98"), "bsp": ("BSP: ensemble with priors", "#1f5fb4")}
 SIZE = 20
-EPISODES = {"quick": 400, "paper": 2000}
-SEEDS = {"quick": 1, "paper": 3}
+EPISODES = {"quick": 400, "full": 2000}
+SEEDS = {"quick": 1, "full": 3}
 
 
-def run(preset: str, report: Report) -> Iterator[dict[str, Any]]:
+def run(budget: str, report: Report) -> Iterator[dict[str, Any]]:
     """Yield one row per episode.
 
     Args:
-        preset: Size of the experiment, `quick` or `paper`.
+        budget: Size of the experiment, `quick` or `full`.
         report: Called with the fraction of work done and a word on the current work.
 
     Yields:
         The rows.
     """
-    runs = [(agent, seed) for agent in AGENTS for seed in range(SEEDS[preset])]
+    runs = [(agent, seed) for agent in AGENTS for seed in range(SEEDS[budget])]
     for i, (agent, seed) in enumerate(runs):
 
         def step(progress: Progress, i: int = i, agent: str = agent) -> None:
-            report((i + progress.episodes / EPISODES[preset]) / len(runs), AGENTS[agent][0])
+            report((i + progress.episodes / EPISODES[budget]) / len(runs), AGENTS[agent][0])
 
         report(i / len(runs), AGENTS[agent][0])
-        result = train(agent, "deep_sea", size=SIZE, seed=seed, episodes=EPISODES[preset], report=step)
+        result = train(agent, "deep_sea", size=SIZE, seed=seed, episodes=EPISODES[budget], report=step)
         for row in result.history:
             wanted = {"episode": row.episode, "total_return": row.total_return, "average_regret": row.average_regret}
             yield {"agent": agent, "size": SIZE, "seed": seed, **wanted}

@@ -22,16 +22,16 @@ from priorax.report.rows import Row, column, where
 COUNTS = (1, 10, 100)
 HEAD = C51(0.0, 1.0, 51)
 BELIEF = Ensemble(num_members=1, network=MLP((20,)), head=HEAD)
-STEPS_PER_FLIP = {"quick": 20, "paper": 20}
+STEPS_PER_FLIP = {"quick": 20, "full": 20}
 GRID = np.linspace(0, 1, 201)
 COLOURS = ("#9ecae1", "#4292c6", "#08306b")
 
 
-def run(preset: str, report: Report) -> Iterator[dict[str, Any]]:
+def run(budget: str, report: Report) -> Iterator[dict[str, Any]]:
     """Yield one row per (estimate, n, p). C51 trains for steps in proportion to the flips, as an online learner would.
 
     Args:
-        preset: Size of the experiment, `quick` or `paper`.
+        budget: Size of the experiment, `quick` or `full`.
         report: Called with the fraction of work done and a word on the current work.
 
     Yields:
@@ -41,7 +41,7 @@ def run(preset: str, report: Report) -> Iterator[dict[str, Any]]:
         for p in GRID:
             yield {"estimate": "posterior", "n": n, "p": float(p), "height": float(stats.beta.pdf(p, 1 + n, 1 + n))}
         flips = np.arange(2 * n) % 2
-        steps = STEPS_PER_FLIP[preset] * 2 * n
+        steps = STEPS_PER_FLIP[budget] * 2 * n
         state = fit(
             BELIEF, (np.ones((2 * n, 1)), flips.astype(np.float32)), key=jax.random.key(1), steps=steps, batch_size=None
         ).state

@@ -13,27 +13,27 @@ from priorax.experiments.swingup import learning_curves, swingup_task
 from priorax.report.plots import legend_below, panels
 from priorax.report.rows import Row
 
-SCALES = {"quick": (1.0, 15.0, 50.0), "paper": (0.5, 1.5, 5.0, 15.0, 50.0, 150.0)}
-EPISODES = {"quick": 250, "paper": 2000}
-SEEDS = {"quick": 3, "paper": 5}
+SCALES = {"quick": (1.0, 15.0, 50.0), "full": (0.5, 1.5, 5.0, 15.0, 50.0, 150.0)}
+EPISODES = {"quick": 250, "full": 2000}
+SEEDS = {"quick": 3, "full": 5}
 FORM = "cartpole_swingup_wide"
 SHADES = ("#fdd49e", "#fdbb84", "#9ecae1", "#1f5fb4", "#8856a7", "#4d004b")
 outcome = swingup.outcome
 
 
-def ladders(preset: str) -> list[Any]:
+def ladders(budget: str) -> list[Any]:
     """List all seeds of all scales.
 
     Args:
-        preset: Size of the experiment, `quick` or `paper`.
+        budget: Size of the experiment, `quick` or `full`.
 
     Returns:
         Ladders of tasks (`priorax.analysis.parallel`).
     """
     return [
-        [[swingup_task(f"β={scale:g}", "bsp", seed, EPISODES[preset], FORM, prior_scale=scale)]]
-        for scale in SCALES[preset]
-        for seed in range(SEEDS[preset])
+        [[swingup_task(f"β={scale:g}", "bsp", seed, EPISODES[budget], FORM, prior_scale=scale)]]
+        for scale in SCALES[budget]
+        for seed in range(SEEDS[budget])
     ]
 
 

@@ -21,16 +21,16 @@ NETWORK = MLP((20, 20))
 METHODS = {"dropout": "dropout, p = 0.5", "bs": "bootstrap"}
 SETTINGS: dict[str, dict[str, Any]] = {"dropout": {"p_keep": 0.5}, "bs": {"num_members": 20}}
 COUNTS = (20, 200, 2000)
-STEPS = {"quick": 5000, "paper": 20000}
+STEPS = {"quick": 5000, "full": 20000}
 NOISE_STD = 0.5
 GRID = np.linspace(-2, 2, 121)
 
 
-def run(preset: str, report: Report) -> Iterator[dict[str, Any]]:
+def run(budget: str, report: Report) -> Iterator[dict[str, Any]]:
     """Yield one row per (method, n, x), and one per data point.
 
     Args:
-        preset: Size of the experiment, `quick` or `paper`.
+        budget: Size of the experiment, `quick` or `full`.
         report: Called with the fraction of work done and a word on the current work.
 
     Yields:
@@ -47,10 +47,10 @@ def run(preset: str, report: Report) -> Iterator[dict[str, Any]]:
         key_fit, key_values = jax.random.split(jax.random.key(n))
 
         def progress(step: int, loss: float, done: int = done, what: str = f"{METHODS[name]}, n = {n}") -> None:
-            report((done + step / STEPS[preset]) / len(work), what)
+            report((done + step / STEPS[budget]) / len(work), what)
 
         data = (x[:n, None].astype(np.float32), y[:n])
-        state = fit(belief, data, key=key_fit, noise=noise, steps=STEPS[preset], progress=progress).state
+        state = fit(belief, data, key=key_fit, noise=noise, steps=STEPS[budget], progress=progress).state
         inputs = GRID[:, None].astype(np.float32)
         values = np.asarray(belief.functions(state, key_values, inputs, num_draws=200))[:, :, 0]
         for i, at in enumerate(GRID):

@@ -36,23 +36,23 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "bsr": {"network": MLP((20, 20), weight_std=0.7, bias_scale=0.7), "l2": L2(weight=0.1, reading="coefficient")},
     "bsp": {"network": NETWORK, "prior": MLP((20, 20), bias_scale=1.0), "prior_scale": 5.0},
 }
-SIZES = {"quick": {"num_members": 20, "steps": 5000}, "paper": {"num_members": 100, "steps": 20000}}
+SIZES = {"quick": {"num_members": 20, "steps": 5000}, "full": {"num_members": 100, "steps": 20000}}
 X = (np.arange(11) - 5) / 5
 Y = 5.0 * (np.arange(11) == 10)
 GRID = np.linspace(-2, 2, 121)
 
 
-def run(preset: str, report: Report) -> Iterator[dict[str, Any]]:
+def run(budget: str, report: Report) -> Iterator[dict[str, Any]]:
     """Yield one row per (method, x), and one per data point.
 
     Args:
-        preset: Size of the experiment, `quick` or `paper`.
+        budget: Size of the experiment, `quick` or `full`.
         report: Called with the fraction of work done and a word on the current work.
 
     Yields:
         The rows.
     """
-    size = SIZES[preset]
+    size = SIZES[budget]
     for x, y in zip(X, Y, strict=True):
         yield {"method": "data", "x": float(x), "mean": float(y)}
     for done, name in enumerate(METHODS):

@@ -20,7 +20,7 @@ from priorax.report.plots import panels
 from priorax.report.rows import Row, column, where
 
 NUM_ACTIONS = 30
-SIDE = {"quick": 81, "paper": 161}
+SIDE = {"quick": 81, "full": 161}
 EXACT = ExactBayes()
 COUNT = Counts(Ensemble(num_members=1, network=MLP(())), GaussianCount(), bonus_scale=1.0)
 PANELS = {"posterior": "posterior std of x'θ", "count": "Gaussian pseudocount bonus"}
@@ -49,11 +49,11 @@ def observe(belief: Belief, x: np.ndarray, reward: np.ndarray) -> Any:
     return belief.observe(belief.init(jax.random.key(0), jnp.zeros(x.shape[1])), plain_batch(x, reward[:, None]))
 
 
-def run(preset: str, report: Report) -> Iterator[dict[str, Any]]:
+def run(budget: str, report: Report) -> Iterator[dict[str, Any]]:
     """Yield one row per grid point, and one per action tried.
 
     Args:
-        preset: Size of the experiment, `quick` or `paper`.
+        budget: Size of the experiment, `quick` or `full`.
         report: Called with the fraction of work done and a word on the current work.
 
     Yields:
@@ -63,7 +63,7 @@ def run(preset: str, report: Report) -> Iterator[dict[str, Any]]:
     for row in x:
         yield {"kind": "action", "x1": float(row[0]), "x2": float(row[1])}
     exact, count = (observe(belief, x, np.zeros(len(x))) for belief in (EXACT, COUNT))
-    side = np.linspace(-2.5, 2.5, SIDE[preset])
+    side = np.linspace(-2.5, 2.5, SIDE[budget])
     grid = jnp.asarray(np.stack(np.meshgrid(side, side), -1).reshape(-1, 2))
     _, cov = EXACT.posterior(exact)
     std = np.sqrt(np.einsum("ni,ij,nj->n", grid, cov, grid))

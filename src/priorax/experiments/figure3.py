@@ -2,50 +2,84 @@
 dithering.
 
 Each method goes through the sizes until all its seeds fail. Network, optimiser, minibatches and updates are the same
-for all (the preset `tuned`); the initial epsilon of epsilon-greedy, annealed to zero over 2,000 episodes, is swept.
-The paper runs up to 500,000 episodes; `paper` here stops at 3,000, where the order is clear.
+for all (the preset `tuned`), but for the settings that the equal search chose for each rival (`search.CHOSEN`). BSP is
+shown with the preset `tuned`, and with the paper's own settings (the preset `paper`, appendix B), which learn only at
+the end of episodes and get ten times as many. Epsilon-greedy is shown with the paper's annealing over 2,000 episodes,
+and annealed from 1 over the whole budget of BSP.
+
+Seeds from 200 on: no setting was chosen on them.
 """
 
 from typing import Any
 
 from matplotlib.figure import Figure
 
+from priorax.analysis.parallel import Task
+from priorax.experiments.search import CHOSEN
 from priorax.experiments.sweep import task
 from priorax.report.learning_times import median_table, times_to_learn
+from priorax.report.looks import looks_of
 from priorax.report.plots import panels
 from priorax.report.rows import Row
 
-METHODS = {
-    "eps_greedy": ("ε-greedy DQN, ε = 0.1", "#8a8f98", "s"),
-    "eps_greedy 0.5": ("ε-greedy DQN, ε = 0.5", "#5f646d", "P"),
-    "eps_greedy 1": ("ε-greedy DQN, ε = 1", "#2f3237", "X"),
-    "bs": ("BS: bootstrap", "#d03a2b", "v"),
-    "bsr": ("BSR: bootstrap + l2", "#c98a1b", "D"),
-    "bsp": ("BSP: with priors", "#1f5fb4", "o"),
+METHODS = ("bsp", "bsp paper", "bsr", "bs", "eps_greedy", "eps_greedy long")
+FIRST_SEED = 200
+"""First seed; no setting was chosen on these seeds."""
+SIZES: dict[str, dict[str, tuple[int, ...]]] = {
+    "quick": dict.fromkeys(METHODS, (5, 10, 15, 20)),
+    "full": {
+        **dict.fromkeys(METHODS, (5, 10, 15, 20, 30, 40, 50)),
+        "bsp": (5, 10, 15, 20, 30, 40, 50, 60, 80, 100),
+    },
 }
-SIZES = {"quick": (5, 10, 15, 20), "paper": tuple(range(5, 61, 5))}
-SEEDS = {"quick": 2, "paper": 5}
-MOST_EPISODES = {"quick": 1000, "paper": 3000}
+MOST_EPISODES: dict[str, dict[str, int]] = {
+    "quick": {**dict.fromkeys(METHODS, 1000), "bsp paper": 5000, "eps_greedy long": 5000},
+    "full": {**dict.fromkeys(METHODS, 3000), "bsp": 5000, "bsp paper": 50_000, "eps_greedy long": 5000},
+}
 
 
-def ladders(preset: str) -> list[Any]:
+def seeds(budget: str, method: str, size: int) -> range:
+    """List the seeds.
+
+    Args:
+        budget: Size of the experiment, `quick` or `full`.
+        method: Name of the method.
+        size: Size of DeepSea.
+
+    Returns:
+        The seeds: in `full`, ten for BSP up to N=50, else five.
+    """
+    count = 2 if budget == "quick" else 10 if method == "bsp" and size <= 50 else 5
+    return range(FIRST_SEED, FIRST_SEED + count)
+
+
+def ladders(budget: str) -> list[Any]:
     """List a ladder of sizes for each method.
 
     Args:
-        preset: Size of the experiment, `quick` or `paper`.
+        budget: Size of the experiment, `quick` or `full`.
 
     Returns:
         Ladders of tasks (`priorax.analysis.parallel`).
     """
     return [
-        [[_task(method, size, seed, MOST_EPISODES[preset]) for seed in range(SEEDS[preset])] for size in SIZES[preset]]
-        for method in reversed(METHODS)
+        [
+            [_task(method, size, seed, MOST_EPISODES[budget][method]) for seed in seeds(budget, method, size)]
+            for size in SIZES[budget][method]
+        ]
+        for method in METHODS
     ]
 
 
-def _task(method: str, size: int, seed: int, episodes: int) -> Any:
-    agent, *start = method.split()
-    changes: dict[str, Any] = {"epsilon": float(start[0])} if start else {}
+def _task(method: str, size: int, seed: int, episodes: int) -> Task:
+    agent = method.split()[0]
+    if method == "bsp paper":
+        return task(method, agent, size, seed, episodes).asking(preset="paper")
+    if method == "bsp":
+        return task(method, agent, size, seed, episodes)
+    changes = dict(CHOSEN.get(agent, {}))
+    if method == "eps_greedy long":
+        changes |= {"epsilon": 1.0, "epsilon_episodes": episodes}
     return task(method, agent, size, seed, episodes, **changes)
 
 
@@ -58,13 +92,13 @@ def figure(rows: list[Row]) -> Figure:
     Returns:
         The figure.
     """
-    drawing, axes = panels(1, 1, width=6.4, height=4.4)
-    times_to_learn(axes[0, 0], rows, METHODS)
+    drawing, axes = panels(1, 1, width=8.4, height=4.8)
+    times_to_learn(axes[0, 0], rows, looks_of(METHODS), beside=True)
     return drawing
 
 
 def summary(rows: list[Row]) -> list[tuple[str, ...]]:
-    """Tabulate the median learning time by method and size.
+    """Tabulate the median learning time by method and size, with 95% bootstrap intervals.
 
     Args:
         rows: Rows of the experiment.
@@ -72,4 +106,4 @@ def summary(rows: list[Row]) -> list[tuple[str, ...]]:
     Returns:
         The table: a header, then rows.
     """
-    return median_table(rows, {method: label for method, (label, *_) in METHODS.items()})
+    return median_table(rows, {method: look.label for method, look in looks_of(METHODS).items()})

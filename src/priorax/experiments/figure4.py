@@ -13,21 +13,21 @@ from priorax.report.rows import Row
 
 SCALES: dict[str, dict[str, tuple[float, ...]]] = {
     "quick": {"bsr": (0.01, 0.1, 1.0), "bsp": (0.1, 1.0, 10.0, 100.0, 1000.0)},
-    "paper": {"bsr": (0.01, 0.1, 1.0, 10.0), "bsp": (0.1, 1.0, 10.0, 100.0, 1000.0)},
+    "full": {"bsr": (0.01, 0.1, 1.0, 10.0), "bsp": (0.1, 1.0, 10.0, 100.0, 1000.0)},
 }
-MEMBERS = {"quick": (1, 5, 20), "paper": (1, 3, 10, 20, 40)}
-SIZES = {"quick": (5, 10, 20), "paper": (5, 10, 15, 20, 30)}
-MOST_EPISODES = {"quick": 400, "paper": 1000}
-SEEDS = {"quick": 1, "paper": 1}
+MEMBERS = {"quick": (1, 5, 20), "full": (1, 3, 10, 20, 40)}
+SIZES = {"quick": (5, 10, 20), "full": (5, 10, 15, 20, 30)}
+MOST_EPISODES = {"quick": 400, "full": 1000}
+SEEDS = {"quick": 1, "full": 1}
 KNOB = {"bsr": "l2", "bsp": "prior_scale"}
 LABEL = {"bsr": "BSR: l2 scale λ", "bsp": "BSP: prior scale β"}
 
 
-def ladders(preset: str) -> list[Any]:
+def ladders(budget: str) -> list[Any]:
     """List a ladder of sizes for each method, scale and K.
 
     Args:
-        preset: Size of the experiment, `quick` or `paper`.
+        budget: Size of the experiment, `quick` or `full`.
 
     Returns:
         Ladders of tasks (`priorax.analysis.parallel`).
@@ -35,13 +35,13 @@ def ladders(preset: str) -> list[Any]:
     return [
         [
             [
-                task(method, method, size, seed, MOST_EPISODES[preset], **_changes(method, scale, members))
-                for seed in range(SEEDS[preset])
+                task(method, method, size, seed, MOST_EPISODES[budget], **_changes(method, scale, members))
+                for seed in range(SEEDS[budget])
             ]
-            for size in SIZES[preset]
+            for size in SIZES[budget]
         ]
-        for method, scales in SCALES[preset].items()
-        for members in MEMBERS[preset]
+        for method, scales in SCALES[budget].items()
+        for members in MEMBERS[budget]
         for scale in scales
     ]
 

@@ -32,27 +32,27 @@ FORMS = {
 """Title and agents of each variant."""
 EPISODES = {
     "quick": {"cartpole_swingup_wide": 250, "cartpole_swingup": 300, "cartpole_swingup_smooth": 150},
-    "paper": dict.fromkeys(FORMS, 2000),
+    "full": dict.fromkeys(FORMS, 2000),
 }
-SEEDS = {"quick": 3, "paper": 5}
+SEEDS = {"quick": 3, "full": 5}
 ZOOM = 500
 outcome = swingup.outcome
 
 
-def ladders(preset: str) -> list[Any]:
+def ladders(budget: str) -> list[Any]:
     """List all seeds of all agents, variant by variant.
 
     Args:
-        preset: Size of the experiment, `quick` or `paper`.
+        budget: Size of the experiment, `quick` or `full`.
 
     Returns:
         Ladders of tasks (`priorax.analysis.parallel`).
     """
     return [
-        [[swingup_task(agent, agent, seed, EPISODES[preset][form], form)]]
+        [[swingup_task(agent, agent, seed, EPISODES[budget][form], form)]]
         for form, (_, agents) in FORMS.items()
         for agent in agents
-        for seed in range(SEEDS[preset])
+        for seed in range(SEEDS[budget])
     ]
 
 

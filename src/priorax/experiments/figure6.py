@@ -15,9 +15,9 @@ from priorax.experiments.from_pixels import outcome as outcome
 from priorax.report.plots import legend_below, panels
 from priorax.report.rows import Row
 
-SCALES = {"quick": (1.0, 10.0), "paper": (0.0, 1.0, 3.0, 10.0, 30.0)}
-STEPS = {"quick": 30_000, "paper": 50_000_000}
-SEEDS = {"quick": 1, "paper": 3}
+SCALES = {"quick": (1.0, 10.0), "full": (0.0, 1.0, 3.0, 10.0, 30.0)}
+STEPS = {"quick": 30_000, "full": 50_000_000}
+SEEDS = {"quick": 1, "full": 3}
 COLORS = ("#9ecae1", "#1f5fb4", "#08306b", "#e6862b", "#d03a2b")
 NEEDS = (
     "the paper's figure 6 needs 200 million frames (50 million actions) or more for each of 18 runs: days on two cores "
@@ -36,29 +36,29 @@ def looks(rows: list[Row]) -> dict[str, tuple[str, str]]:
         Label and colour by name.
     """
     names = {str(row["name"]) for row in rows}
-    found = {f"bsp {beta:g}": (f"BSP, β={beta:g}", color) for beta, color in zip(SCALES["paper"], COLORS, strict=True)}
+    found = {f"bsp {beta:g}": (f"BSP, β={beta:g}", color) for beta, color in zip(SCALES["full"], COLORS, strict=True)}
     found["dqn"] = ("double dueling prioritised DQN", "#8a8f98")
     return {name: look for name, look in found.items() if name in names}
 
 
-def ladders(preset: str) -> list[Any]:
+def ladders(budget: str) -> list[Any]:
     """List every run separately.
 
     Args:
-        preset: Size of the experiment, `quick` or `paper`.
+        budget: Size of the experiment, `quick` or `full`.
 
     Returns:
         Ladders of tasks (`priorax.analysis.parallel`).
     """
     game: dict[str, Any] = {"game": "MontezumaRevenge", "learn_after": 1000, "learn_every": 8}
-    if preset == "quick":
+    if budget == "quick":
         game["target_period"] = 50  # the run is short
     found = []
-    for seed in range(SEEDS[preset]):
-        for beta in SCALES[preset]:
-            one = host_task(f"bsp {beta:g}", "bsp", "atari", seed, STEPS[preset], prior_scale=beta, **game)
+    for seed in range(SEEDS[budget]):
+        for beta in SCALES[budget]:
+            one = host_task(f"bsp {beta:g}", "bsp", "atari", seed, STEPS[budget], prior_scale=beta, **game)
             found.append([[one]])
-        found.append([[host_task("dqn", "eps_greedy", "atari", seed, STEPS[preset], epsilon=0.4, **game)]])
+        found.append([[host_task("dqn", "eps_greedy", "atari", seed, STEPS[budget], epsilon=0.4, **game)]])
     return found
 
 

@@ -1,60 +1,52 @@
-"""Figure 8: learning time of BSP on DeepSea against N on logarithmic axes, with the fitted slope, N³ and other
-references.
+"""Figure 8: the runs of figure 3 on logarithmic axes, against episodes and against gradient steps, with the exponent of
+N fitted on BSP's runs, and N³.
+
+An episode of DeepSea has N steps, so that learning at each step makes N updates in an episode, and the exponent in
+updates is one larger. The paper's own settings make one update in an episode.
 """
 
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy import stats
 
-from priorax.experiments.sweep import task
+from priorax.experiments import figure3
+from priorax.report.intervals import Estimate, median_interval
 from priorax.report.learning_times import seeds_of
-from priorax.report.plots import MEAN, panels
-from priorax.report.rows import Row
+from priorax.report.looks import LOOKS
+from priorax.report.plots import panels
+from priorax.report.rows import Row, where
 
-SIZES = {"quick": {8: 2, 10: 2, 14: 2, 20: 2, 28: 2}, "paper": {10: 10, 20: 10, 30: 10, 50: 10, 100: 3}}
-"""Number of seeds for each size."""
-FIRST_SEED = 100
-"""First seed; no setting was chosen on these seeds."""
-MOST_EPISODES = {"quick": 2000, "paper": 20_000}
-
-
-def ladders(preset: str) -> list[Any]:
-    """List the sizes, one after the other.
-
-    Args:
-        preset: Size of the experiment, `quick` or `paper`.
-
-    Returns:
-        Ladders of tasks (`priorax.analysis.parallel`).
-    """
-    return [
-        [
-            [task("bsp", "bsp", size, FIRST_SEED + i, MOST_EPISODES[preset]) for i in range(seeds)]
-            for size, seeds in SIZES[preset].items()
-        ]
-    ]
+SAME_RUNS = "figure3"
+SHOWN = ("bsp", "bsp paper")
+LARGE = 30
+"""Sizes from here on have a fit of their own: the exponent grows with N."""
+ladders = figure3.ladders
 
 
-def slope(rows: list[Row]) -> tuple[float, float, float]:
-    """Fit the exponent of N by least squares on the logarithms of all seeds that learned.
+def slope(rows: list[Row], least: int = 0, name: str = "bsp", unit: str = "episodes_to_learn") -> Estimate:
+    """Fit the exponent of N by least squares on the logarithms of all runs that learned.
 
     Args:
         rows: Rows of the experiment.
+        least: Smallest size to include.
+        name: Name of the method.
+        unit: Column of the learning time.
 
     Returns:
         The exponent and its 95% interval.
     """
-    learned = [row for row in rows if "episodes_to_learn" in row]
-    x, y = (np.log([row[name] for row in learned]) for name in ("size", "episodes_to_learn"))
+    learned = [row for row in where(rows, name=name) if "episodes_to_learn" in row and row["size"] >= least]
+    x, y = (np.log([row[column] for row in learned]) for column in ("size", unit))
     fit = stats.linregress(x, y)
     half = stats.t.ppf(0.975, len(learned) - 2) * fit.stderr
-    return float(fit.slope), float(fit.slope - half), float(fit.slope + half)
+    return Estimate(float(fit.slope), float(fit.slope - half), float(fit.slope + half))
 
 
 def figure(rows: list[Row]) -> Figure:
-    """Plot seeds as dots, medians as a line, references dashed.
+    """Plot medians with intervals, runs as dots, and references; left against episodes, right against updates.
 
     Args:
         rows: Rows of the experiment.
@@ -62,29 +54,49 @@ def figure(rows: list[Row]) -> Figure:
     Returns:
         The figure.
     """
-    drawing, axes = panels(1, 1, width=6.0, height=4.4)
-    axis = axes[0, 0]
-    learned = [row for row in rows if "episodes_to_learn" in row]
-    axis.plot([row["size"] for row in learned], [row["episodes_to_learn"] for row in learned], "o", color=MEAN, ms=4)
-    sizes = np.array(sorted({row["size"] for row in learned}))
-    exponent, low, high = slope(rows)
-    medians = [np.median(seeds_of(rows, size=int(size))) for size in sizes]
-    axis.plot(sizes, medians, color=MEAN, label=f"BSP, median; slope {exponent:.2f} [{low:.2f}, {high:.2f}]")
-    n = np.linspace(sizes.min(), sizes.max(), 50)
-    axis.plot(n, n**3, "k--", lw=1, label="N³: the paper's line")
-    axis.plot(n, 0.36 * n**2, color="#2e8b57", ls="--", lw=1, label="0.36 N²: tabular RLSVI (a public run)")
-    axis.plot(n, 2.65 * n, color="#c98a1b", ls=":", lw=1.2, label="2.65 N: R-max that knows the layers")
+    drawing, axes = panels(1, 2, width=5.4, height=4.4, share=False)
+    _panel(axes[0, 0], rows, "episodes_to_learn", "episodes to learn")
+    _panel(axes[0, 1], rows, "updates", "gradient steps to learn")
+    sizes = np.array(sorted({row["size"] for row in where(rows, name="bsp")}))
+    n = np.linspace(max(sizes.min(), 5), sizes.max(), 50)
+    axes[0, 0].plot(n, n**3, "k-", lw=0.8, label="N³: the paper's line")
     few = n[n <= 14]
-    axis.plot(few, 2**few, color="#d03a2b", ls=":", lw=1.2, label="2^N: dithering")
-    axis.set(xscale="log", yscale="log", xlabel="DeepSea size N", ylabel="episodes to learn")
-    axis.set_xticks(list(sizes), [str(size) for size in sizes], minor=False)
-    axis.minorticks_off()
-    axis.legend(fontsize=8)
+    axes[0, 0].plot(few, 2**few, "k--", lw=0.8, label="2^N: dithering")
+    for axis in axes[0]:
+        axis.legend(fontsize=8, frameon=False)
     return drawing
 
 
+def _panel(axis: Axes, rows: list[Row], unit: str, words: str) -> None:
+    for name in SHOWN:
+        mine, look = where(rows, name=name), LOOKS[name]
+        learned = [row for row in mine if "episodes_to_learn" in row]
+        if len({row["size"] for row in learned}) < 2:
+            continue
+        fit = slope(rows, name=name, unit=unit)
+        axis.plot(
+            [row["size"] for row in learned], [row[unit] for row in learned], ".", color=look.color, ms=4, alpha=0.5
+        )
+        sizes = sorted({row["size"] for row in learned})
+        whole = [n for n in sizes if np.isfinite(np.median(seeds_of(mine, size=n)))]
+        medians = [np.median([row[unit] for row in learned if row["size"] == n]) for n in whole]
+        axis.plot(
+            whole,
+            medians,
+            look.line,
+            marker=look.marker,
+            ms=4,
+            color=look.color,
+            label=f"{look.label}: N^{fit.value:.2f}",
+        )
+    ticks = [n for n in (5, 10, 20, 50, 100) if n <= max(row["size"] for row in rows)]
+    axis.set(xscale="log", yscale="log", xlabel="DeepSea size N", ylabel=words)
+    axis.set_xticks(ticks, [str(n) for n in ticks], minor=False)
+    axis.minorticks_off()
+
+
 def summary(rows: list[Row]) -> list[tuple[str, ...]]:
-    """Tabulate median and range by size, and the slope.
+    """Tabulate median, interval and range of BSP by size, and the exponents.
 
     Args:
         rows: Rows of the experiment.
@@ -92,11 +104,30 @@ def summary(rows: list[Row]) -> list[tuple[str, ...]]:
     Returns:
         The table: a header, then rows.
     """
-    table: list[tuple[str, ...]] = [("N", "median", "least", "most", "seeds that learned")]
-    for size in sorted({row["size"] for row in rows}):
-        found = seeds_of(rows, size=size)
-        learned = [value for value in found if np.isfinite(value)]
-        shown = (f"{np.median(found):.0f}", f"{min(found):.0f}", f"{max(found):.0f}")
-        table.append((str(size), *shown, f"{len(learned)} of {len(found)}"))
-    exponent, low, high = slope(rows)
-    return [*table, ("slope", f"{exponent:.2f}", f"{low:.2f}", f"{high:.2f}", "(95% interval)")]
+    table: list[tuple[str, ...]] = [("method", "N", "median [95% interval]", "least", "most", "runs that learned")]
+    for name in SHOWN:
+        mine = where(rows, name=name)
+        for size in sorted({row["size"] for row in mine}):
+            found = seeds_of(mine, size=size)
+            learned = sum(np.isfinite(found))
+            shown = (median_interval(found).words(), f"{min(found):.0f}", f"{max(found):.0f}")
+            table.append((name, str(size), *shown, f"{learned} of {len(found)}"))
+    return [*table, *_exponents(rows)]
+
+
+def _exponents(rows: list[Row]) -> list[tuple[str, ...]]:
+    found: list[tuple[str, ...]] = []
+    wanted: list[tuple[str, int, str]] = [
+        ("bsp", 0, "episodes_to_learn"),
+        ("bsp", LARGE, "episodes_to_learn"),
+        ("bsp", 0, "updates"),
+        ("bsp paper", 0, "episodes_to_learn"),
+    ]
+    for name, least, unit in wanted:
+        sizes: set[Any] = {
+            row["size"] for row in where(rows, name=name) if "episodes_to_learn" in row and row["size"] >= least
+        }
+        if len(sizes) >= 2:
+            which = f"exponent of {unit.split('_')[0]}" + (f", N >= {least}" if least else "")
+            found.append((name, which, slope(rows, least, name, unit).words(".2f"), "", "", ""))
+    return found

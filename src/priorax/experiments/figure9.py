@@ -1,77 +1,67 @@
-"""Figure 9: NoisyNet and dropout on DeepSea, tuned, compared with BSP.
+"""Figure 9: NoisyNet and dropout on DeepSea, and Bayes by Backprop, C51 and QR-DQN, each with the best of twelve
+settings (`search`), compared with BSP.
 
-Tuned by grid search: for both, sampling by step or by episode; for dropout, with (50,50) units, the keep probability:
-two values in `quick`, four in `paper`. NoisyNet has the (20,20) units of BSP. The paper tunes up to 50,000 episodes,
-`paper` here up to 3,000.
+Seeds from 200 on: no setting was chosen on them. The paper tunes up to 50,000 episodes, `full` here up to 3,000.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from matplotlib.figure import Figure
 
+from priorax.experiments.figure3 import FIRST_SEED
+from priorax.experiments.search import CHOSEN
 from priorax.experiments.sweep import task
 from priorax.report.learning_times import median_table, times_to_learn
+from priorax.report.looks import looks_of
 from priorax.report.plots import panels
 from priorax.report.rows import Row
 
-SIZES = {"quick": (6, 8, 10, 12, 16), "paper": (6, 8, 10, 12, 14, 16, 20, 24, 28, 32)}
-SEEDS = {"quick": 2, "paper": 3}
-MOST_EPISODES = {"quick": 1000, "paper": 3000}
-LEARNED_AFTER = 30
-"""First episode that can count as learned: on small grids luck makes the first few look learned."""
-KEPT = {"quick": (0.1, 0.5), "paper": (0.1, 0.3, 0.5, 0.8)}
-EACH = {"step": True, "episode": False}
+METHODS = ("bsp", "noisy", "dropout", "bbb", "c51", "qr")
+SIZES = {"quick": (5, 8, 10, 12), "full": (5, 8, 10, 12, 15, 20)}
+SEEDS = {"quick": 2, "full": 5}
+MOST_EPISODES = {"quick": 500, "full": 3000}
 
 
-def variants(preset: str) -> dict[str, tuple[str, dict[str, Any]]]:
-    """List the variants.
+def chosen(method: str) -> Mapping[str, Any]:
+    """Return the settings that the equal search chose for a rival; for BSP none, since it is shown with `tuned`.
 
     Args:
-        preset: Size of the experiment, `quick` or `paper`.
+        method: Name of the method.
 
     Returns:
-        Agent and changed settings of each variant, by name.
+        Changed settings.
     """
-    found: dict[str, tuple[str, dict[str, Any]]] = {"BSP": ("bsp", {})}
-    for when, each in EACH.items():
-        found[f"NoisyNet, noise per {when}"] = ("noisy", {"draw_each_step": each})
-        for kept in KEPT[preset]:
-            changes = {"p_keep": kept, "draw_each_step": each, "widths": (50, 50)}
-            found[f"dropout, keep {kept:g}, mask per {when}"] = ("dropout", changes)
-    return found
+    return {} if method == "bsp" else CHOSEN.get(method, {})
 
 
-def ladders(preset: str) -> list[Any]:
-    """List a ladder of sizes for each variant.
+def ladders(budget: str) -> list[Any]:
+    """List a ladder of sizes for each method.
 
     Args:
-        preset: Size of the experiment, `quick` or `paper`.
+        budget: Size of the experiment, `quick` or `full`.
 
     Returns:
         Ladders of tasks (`priorax.analysis.parallel`).
     """
+    seeds = range(FIRST_SEED, FIRST_SEED + SEEDS[budget])
     return [
         [
             [
-                task(name, agent, size, seed, MOST_EPISODES[preset], **changes).asking(learned_after=LEARNED_AFTER)
-                for seed in range(SEEDS[preset])
+                task(
+                    method,
+                    method,
+                    size,
+                    seed,
+                    MOST_EPISODES[budget],
+                    **chosen(method),
+                )
+                for seed in seeds
             ]
-            for size in SIZES[preset]
+            for size in SIZES[budget]
         ]
-        for name, (agent, changes) in variants(preset).items()
+        for method in METHODS
     ]
-
-
-def _looks(rows: list[Row]) -> dict[str, tuple[str, str, str]]:
-    shades = {"NoisyNet": ("#b79ad6", "#6a3d9a"), "dropout": ("#e3c4b5", "#cf9a80", "#a65f3e", "#6b3316")}
-    looks = {"BSP": ("BSP", "#1f5fb4", "o")}
-    used: dict[str, int] = {}
-    for name in sorted({row["name"] for row in rows} - {"BSP"}):
-        family = "NoisyNet" if name.startswith("NoisyNet") else "dropout"
-        shade = shades[family][used.get(family, 0) % len(shades[family])]
-        used[family] = used.get(family, 0) + 1
-        looks[name] = (name, shade, "v" if name.endswith("step") else "D")
-    return looks
 
 
 def figure(rows: list[Row]) -> Figure:
@@ -83,13 +73,13 @@ def figure(rows: list[Row]) -> Figure:
     Returns:
         The figure.
     """
-    drawing, axes = panels(1, 1, width=7.4, height=4.6)
-    times_to_learn(axes[0, 0], rows, _looks(rows), beside=True)
+    drawing, axes = panels(1, 1, width=8.0, height=4.6)
+    times_to_learn(axes[0, 0], rows, looks_of(METHODS), beside=True)
     return drawing
 
 
 def summary(rows: list[Row]) -> list[tuple[str, ...]]:
-    """Tabulate the median learning time by variant and size.
+    """Tabulate the median learning time by method and size, with 95% bootstrap intervals.
 
     Args:
         rows: Rows of the experiment.
@@ -97,4 +87,4 @@ def summary(rows: list[Row]) -> list[tuple[str, ...]]:
     Returns:
         The table: a header, then rows.
     """
-    return median_table(rows, {name: name for name in dict.fromkeys(row["name"] for row in rows)})
+    return median_table(rows, {method: look.label for method, look in looks_of(METHODS).items()})

@@ -65,7 +65,7 @@ GAMES = (
     Game("FrozenLake8x8-v1", "cross slippery ice", 40_000, 0.85, -0.02, 1.0, "finite", {}),
     Game("Taxi-v4", "fetch and deliver", 60_000, 8, -700, 50, "finite", TAXI),
 )
-SEEDS = {"quick": range(100, 103), "paper": range(100, 110)}
+SEEDS = {"quick": range(100, 103), "full": range(100, 110)}
 """Seeds of each preset. Settings were chosen on seeds 0 to 2, except that Taxi's were chosen again on those after the
 first choice had failed on seed 100, and epsilon after all seeds had been seen with 0.1.
 """
@@ -75,16 +75,16 @@ FEWEST = 20
 """Fewest episodes over which the return of a row is averaged."""
 
 
-def ladders(preset: str) -> list[Any]:
+def ladders(budget: str) -> list[Any]:
     """List every run separately: all tasks with one seed, then with the next.
 
     Args:
-        preset: Size of the experiment, `quick` or `paper`.
+        budget: Size of the experiment, `quick` or `full`.
 
     Returns:
         Ladders of tasks (`priorax.analysis.parallel`).
     """
-    runs = itertools.product(SEEDS[preset], LOOKS, GAMES)
+    runs = itertools.product(SEEDS[budget], LOOKS, GAMES)
     return [[[game_task(agent, game, seed)]] for seed, agent, game in runs]
 
 

@@ -18,8 +18,8 @@ from priorax.training.backends.scan import prepare, run_chunk, start
 
 AGENTS = {"eps_greedy": "ε-greedy DQN", "bs": "BS: bootstrap", "bsp": "BSP: with priors"}
 SIZE = 20
-EPISODES = {"quick": 200, "paper": 1000}
-SEEDS = {"quick": 1, "paper": 3}
+EPISODES = {"quick": 200, "full": 1000}
+SEEDS = {"quick": 1, "full": 3}
 
 
 def visits(agent: str, seed: int, episodes: int) -> np.ndarray:
@@ -38,20 +38,20 @@ def visits(agent: str, seed: int, episodes: int) -> np.ndarray:
     return np.asarray(live.replay.data.transition.obs).reshape(episodes, SIZE)
 
 
-def run(preset: str, report: Report) -> Iterator[dict[str, Any]]:
+def run(budget: str, report: Report) -> Iterator[dict[str, Any]]:
     """Yield the number of distinct cells visited by each episode and, for seed 0, the visits of each cell.
 
     Args:
-        preset: Size of the experiment, `quick` or `paper`.
+        budget: Size of the experiment, `quick` or `full`.
         report: Called with the fraction of work done and a word on the current work.
 
     Yields:
         The rows.
     """
-    runs = [(agent, seed) for agent in AGENTS for seed in range(SEEDS[preset])]
+    runs = [(agent, seed) for agent in AGENTS for seed in range(SEEDS[budget])]
     for i, (agent, seed) in enumerate(runs):
         report(i / len(runs), f"{AGENTS[agent]}, seed {seed}")
-        cells = visits(agent, seed, EPISODES[preset])
+        cells = visits(agent, seed, EPISODES[budget])
         seen: set[int] = set()
         for episode, path in enumerate(cells, 1):
             seen |= set(path.tolist())

@@ -34,33 +34,33 @@ FREEWAY: dict[str, Any] = {
 """Changes to the preset `small`, whose target network is updated too rarely for so short a run, and whose prior is too
 large for the reward of a crossing: with a scale of 3 nothing is learned.
 """
-SEEDS = {"quick": 3, "paper": 5}
-DEEP_SEA_STEPS = {"quick": 15_000, "paper": 50_000}
-FREEWAY_STEPS = {"quick": 60_000, "paper": 1_000_000}
-FREEWAY_SEEDS = {"quick": 1, "paper": 3}
+SEEDS = {"quick": 3, "full": 5}
+DEEP_SEA_STEPS = {"quick": 15_000, "full": 50_000}
+FREEWAY_STEPS = {"quick": 60_000, "full": 1_000_000}
+FREEWAY_SEEDS = {"quick": 1, "full": 3}
 
 
-def ladders(preset: str) -> list[Any]:
+def ladders(budget: str) -> list[Any]:
     """List every run separately.
 
     Args:
-        preset: Size of the experiment, `quick` or `paper`.
+        budget: Size of the experiment, `quick` or `full`.
 
     Returns:
         Ladders of tasks (`priorax.analysis.parallel`).
     """
     found = []
-    for seed in range(SEEDS[preset]):
+    for seed in range(SEEDS[budget]):
         for agent in LOOKS:
             changes = _changes(agent, DEEP_SEA)
-            steps = DEEP_SEA_STEPS[preset]
+            steps = DEEP_SEA_STEPS[budget]
             found.append(
                 [[host_task(agent, agent, "pixel_deep_sea", seed, steps, SIZE, stop=found_treasure, **changes)]]
             )
-    for seed in range(FREEWAY_SEEDS[preset]):
+    for seed in range(FREEWAY_SEEDS[budget]):
         for agent in LOOKS:
             changes = _changes(agent, FREEWAY)
-            found.append([[host_task(agent, agent, "atari", seed, FREEWAY_STEPS[preset], game="Freeway", **changes)]])
+            found.append([[host_task(agent, agent, "atari", seed, FREEWAY_STEPS[budget], game="Freeway", **changes)]])
     return found
 
 

@@ -1,26 +1,37 @@
 """Experiments that consist of many runs: rows are written as runs finish, and interrupted sweeps continue.
 
-Such a module has `ladders(preset)`, which returns lists of levels of tasks (`priorax.analysis.parallel`), and may have
-`outcome(result)`, which makes rows of a run; by default one row with its learning time. The CSV file records what is
-done: a run that has rows there, from this version and with the same settings, is not run again.
+Such a module has `ladders(budget)`, which returns lists of levels of tasks (`priorax.analysis.parallel`), and may have
+`outcome(result)`, which makes rows of a run; by default one row with its learning time.
+
+The CSV file records what is done. Beside it, `NAME.settings.json` has all hyperparameters of each run, by the id in the
+column `settings`. A run is not repeated if it has rows made with `ROWS_VERSION` and the same hyperparameters; rows of
+other runs stay in the file and are not shown. Nothing is ever rewritten.
 """
 
 import dataclasses
+import functools
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from priorax.agents import settings
+from priorax.agents import Settings, agent_spec, settings
 from priorax.analysis.parallel import Task, climb
 from priorax.envs.registry import lives_on_host
 from priorax.report.rows import Row, read_rows, write_rows
+from priorax.storage import write_atomically
 from priorax.training.records import Result
 from priorax.version import __version__
 
+ROWS_VERSION = 2
+"""Raised when a change of agents or environments alters results, so that rows made before are not mixed with new ones.
+A new setting does not need it if its default keeps earlier behaviour."""
 MILLISECONDS = {1: 0.15, 5: 0.5, 10: 0.9, 20: 1.7, 40: 3.5}
 """Time of an environment step on one core by number of members, for estimates only."""
+LEARNED_AFTER = 30
+"""First episode of DeepSea that counts as learned, for all agents: on small grids, luck in the first few episodes looks
+like learning."""
 
 
 def task(name: str, agent: str, size: int, seed: int, episodes: int, env: str = "deep_sea", **changes: Any) -> Task:
@@ -39,7 +50,7 @@ def task(name: str, agent: str, size: int, seed: int, episodes: int, env: str = 
         The task.
     """
     arguments = {"agent": agent, "env": env, "size": size, "seed": seed, "episodes": episodes, "changes": changes}
-    return Task(name, {**arguments, "stop_when_learned": True})
+    return Task(name, {**arguments, "stop_when_learned": True, "learned_after": LEARNED_AFTER})
 
 
 Outcome = Callable[[Any], list[dict[str, Any]]]
@@ -55,63 +66,100 @@ def time_to_learn(result: Result) -> list[dict[str, Any]]:
         The rows.
     """
     summary = result.summary()
-    wanted = ("episodes", "episodes_to_learn", "episodes_to_solve", "total_return")
-    speed = {"env_steps": result.steps, "env_steps_per_second": result.steps_per_second}
-    return [{**{name: summary[name] for name in wanted}, **speed}]
+    wanted = ("episodes", "episodes_to_learn", "episodes_to_solve", "total_return", "steps", "updates")
+    return [{**{name: summary[name] for name in wanted}, "steps_per_second": round(result.steps_per_second, 1)}]
 
 
 def run_sweep(
     name: str,
-    preset: str,
+    budget: str,
     ladders: Sequence[Any],
     path: Path,
     report: Any,
-    only: bool = True,
     outcome: Outcome = time_to_learn,
 ) -> list[Row]:
     """Run the tasks that have no rows yet; rows of a finished run are written at once.
 
     Args:
         name: Name of the experiment.
-        preset: Size of the experiment.
+        budget: Size of the experiment.
         ladders: Ladders of tasks.
         path: The CSV file.
         report: Called with the fraction of work done and a word on the current work.
-        only: Whether rows of other runs, such as those with other settings, are dropped from the file.
         outcome: Makes rows of the result of a run.
 
     Returns:
         The rows of these runs.
     """
-    stamp = {"experiment": name, "preset": preset, "version": __version__}
+    stamp = {"experiment": name, "budget": budget, "version": __version__, "rows_version": ROWS_VERSION}
     ladders = [[list(level) for level in ladder] for ladder in ladders]
-    wanted = {_identity(_row(item)) for ladder in ladders for level in ladder for item in level}
-    found = read_rows(path) if path.exists() else []
-    rows = [row for row in found if all(str(row.get(key)) == value for key, value in stamp.items())]
-    rows = [row for row in rows if not only or _identity(row) in wanted]
-    if len(rows) < len(found):
-        write_rows(path, rows)
-    known = {_identity(row): row for row in rows if _identity(row) in wanted}
-    total = len(wanted)
+    wanted = {_identity(row) for row in map(_row, _tasks(ladders))}
+    kept = read_rows(path) if path.exists() else []
+    book = _Settings(path)
+    known = {identity: row for row in kept if (identity := book.identity(row)) in wanted}
 
     def done(item: Task) -> bool | None:
         row = known.get(_identity(_row(item)))
         return None if row is None else "episodes_to_learn" in row
 
-    report(len(known) / total, f"{len(known)} of at most {total} runs")
+    report(len(known) / len(wanted), f"{len(known)} of at most {len(wanted)} runs")
     for item, result in climb(ladders, done):
         new = [{**stamp, **_row(item), **row} for row in outcome(result)]
-        rows.extend(new)
+        kept.extend(new)
         known[_identity(new[0])] = new[0]
-        write_rows(path, sorted(rows, key=lambda row: (row["name"], row["size"], row["seed"])))
-        report(len(known) / total, f"{item.name}: {_told(result)}")
-    return [row for row in read_rows(path) if _identity(row) in wanted]
+        book.add(item)
+        write_rows(path, sorted(kept, key=lambda row: (row["name"], row["size"], row["seed"])))
+        report(len(known) / len(wanted), f"{item.name}: {_told(result)}")
+    return select(path, ladders)
 
 
-def _told(result: Any) -> str:
-    if not result.tells_regret:
-        return f"{result.steps:,} steps"
-    return f"N={result.size} {result.episodes_to_learn or 'not learned'}"
+def select(path: Path, ladders: Sequence[Any]) -> list[Row]:
+    """Read the rows of an experiment's own runs from a file that may have others.
+
+    Args:
+        path: The CSV file.
+        ladders: Ladders of tasks.
+
+    Returns:
+        The rows.
+    """
+    wanted = {_identity(row) for row in map(_row, _tasks(ladders))}
+    book = _Settings(path)
+    return [row for row in read_rows(path) if book.identity(row) in wanted]
+
+
+def _tasks(ladders: Sequence[Any]) -> list[Task]:
+    return [item for ladder in ladders for level in ladder for item in level]
+
+
+class _Settings:
+    """The file with the hyperparameters of the runs in a CSV file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.with_suffix(".settings.json")
+        self.known: dict[str, dict[str, Any]] = {}
+        if self.path.exists():
+            self.known = json.loads(self.path.read_text())
+
+    def add(self, item: Task) -> None:
+        """Write the hyperparameters of a run, unless they are known."""
+        chosen = hyperparameters(item)
+        if self.known.setdefault(fingerprint(chosen), chosen) is chosen:
+            write_atomically(self.path, (json.dumps(self.known, indent=1, sort_keys=True) + "\n").encode())
+
+    def identity(self, row: Row) -> tuple[str, ...] | None:
+        """Identify the run of a row by today's hyperparameters; None if it was another version's."""
+        stored = self.known.get(str(row.get("settings")))
+        if stored is None or row.get("rows_version") != ROWS_VERSION:
+            return None
+        return _identity({**row, "settings": fingerprint(_completed(stored))})
+
+
+def _completed(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Add settings that did not exist when a row was made, at their defaults, which keep earlier behaviour."""
+    kind = agent_spec(stored["agent"]).settings
+    defaults = {field.name: field.default for field in dataclasses.fields(kind)}
+    return {**_plain(defaults), **stored}
 
 
 def hours(ladders: Sequence[Any]) -> float:
@@ -125,8 +173,13 @@ def hours(ladders: Sequence[Any]) -> float:
     Returns:
         The hours.
     """
-    tasks = [item.arguments for ladder in ladders for level in ladder for item in level]
-    return sum(_milliseconds(spec) for spec in tasks) / 1000 / 3600 / 2
+    return sum(_milliseconds(item.arguments) for item in _tasks(ladders)) / 1000 / 3600 / 2
+
+
+def _told(result: Any) -> str:
+    if not result.tells_regret:
+        return f"{result.steps:,} steps"
+    return f"N={result.size} {result.episodes_to_learn or 'not learned'}"
 
 
 def _milliseconds(spec: dict[str, Any]) -> float:
@@ -136,6 +189,8 @@ def _milliseconds(spec: dict[str, Any]) -> float:
     cost = MILLISECONDS[min(MILLISECONDS, key=lambda k: abs(k - getattr(chosen, "num_members", 1)))]
     if "cartpole" in spec["env"]:
         return spec["episodes"] * 1000 / chosen.hold * chosen.updates * 2 * cost + 5000  # wider networks
+    if chosen.learn_every == 0:  # one update in an episode
+        cost = 0.15 + 2 * cost / spec["size"]
     usual = spec["size"] ** 2 if spec["agent"] == "bsp" else 2.0 ** spec["size"]
     return min(spec["episodes"], usual + 100) * spec["size"] * cost + 5000
 
@@ -143,33 +198,55 @@ def _milliseconds(spec: dict[str, Any]) -> float:
 def _row(item: Task) -> dict[str, Any]:
     spec = item.arguments
     changes = " ".join(f"{name}={value}" for name, value in sorted(spec["changes"].items()))
-    shown = {"agent": spec["agent"], "env": spec.get("game") or spec["env"], "size": spec["size"], "seed": spec["seed"]}
     return {
         "name": item.name,
-        **shown,
+        "agent": spec["agent"],
+        "env": spec.get("game") or spec["env"],
+        "size": spec["size"],
+        "seed": spec["seed"],
         "most_episodes": spec["episodes"] if "episodes" in spec else f"{spec['steps']} steps",
         "learned_after": spec.get("learned_after", 1),
+        "preset": spec.get("preset", "tuned"),
         "changes": changes,
-        "settings": fingerprint(spec["agent"], spec["changes"], spec.get("preset", "tuned")),
+        "settings": fingerprint(hyperparameters(item)),
     }
 
 
-def fingerprint(agent: str, changes: Mapping[str, Any], preset: str = "tuned") -> str:
-    """Hash all hyperparameters, so that rows of different settings are not confused.
+def hyperparameters(item: Task) -> dict[str, Any]:
+    """List the agent and all its hyperparameters in a run, as they are written to JSON.
 
     Args:
-        agent: Name of the agent.
-        changes: Changed settings.
-        preset: Preset of hyperparameters.
+        item: The run.
+
+    Returns:
+        Values by name; `agent` is the agent.
+    """
+    spec = item.arguments
+    chosen: Settings = settings(spec["agent"], spec.get("preset", "tuned"), **spec["changes"])
+    return {"agent": spec["agent"], **_plain(dataclasses.asdict(chosen))}
+
+
+def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+
+def fingerprint(chosen: Mapping[str, Any]) -> str:
+    """Hash hyperparameters, so that rows of different settings are not confused.
+
+    Args:
+        chosen: All hyperparameters by name, and the agent.
 
     Returns:
         A short hash.
     """
-    chosen = dataclasses.asdict(settings(agent, preset, **changes))
-    text = json.dumps({"agent": agent, **chosen}, sort_keys=True)
-    return "s" + hashlib.sha256(text.encode()).hexdigest()[:8]
+    return _hash(json.dumps(chosen, sort_keys=True))
+
+
+@functools.cache
+def _hash(text: str) -> str:
+    return "s" + hashlib.sha256(text.encode()).hexdigest()[:10]
 
 
 def _identity(row: Any) -> tuple[str, ...]:
-    names = ("name", "agent", "env", "size", "seed", "most_episodes", "learned_after", "changes", "settings")
+    names = ("name", "agent", "env", "size", "seed", "most_episodes", "learned_after", "settings")
     return tuple(str(row.get(name, "")) for name in names)

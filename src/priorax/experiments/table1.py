@@ -115,7 +115,7 @@ AGENT = {"count": "ucb"}
 LEAST_SPREAD = 0.25
 """Fraction of exact Bayes' spread at n = 100 below which data concentration is a cross."""
 
-STEPS = {"quick": 3000, "paper": 10000}
+STEPS = {"quick": 3000, "full": 10000}
 NETWORK = MLP((20, 20))
 THETA = np.array([1.0, -0.5])
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -169,17 +169,17 @@ class Measured(NamedTuple):
     """Further numbers."""
 
 
-def data_concentration(name: str, preset: str) -> Measured:
+def data_concentration(name: str, budget: str) -> Measured:
     """Measure the spread after 10,000 examples over that after 100.
 
     Args:
         name: Name of the method.
-        preset: Size of the experiment, `quick` or `paper`.
+        budget: Size of the experiment, `quick` or `full`.
 
     Returns:
         The measurement.
     """
-    steps = STEPS[preset]
+    steps = STEPS[budget]
     random = np.random.default_rng(1)
     x = random.standard_normal((10_000, 2))
     y = x @ THETA + random.standard_normal(len(x))
@@ -190,12 +190,12 @@ def data_concentration(name: str, preset: str) -> Measured:
     return Measured(many / max(few, 1e-9), 2 if few / exact < LEAST_SPREAD else 0, shown)
 
 
-def learned_metric(name: str, preset: str) -> Measured:
+def learned_metric(name: str, budget: str) -> Measured:
     """Measure the correlation of the spread with the exact posterior's over the map of figure 2.
 
     Args:
         name: Name of the method.
-        preset: Size of the experiment, `quick` or `paper`.
+        budget: Size of the experiment, `quick` or `full`.
 
     Returns:
         The measurement.
@@ -205,16 +205,16 @@ def learned_metric(name: str, preset: str) -> Measured:
     y = x @ THETA + random.standard_normal(len(x))
     side = np.linspace(-2.5, 2.5, 21)
     at = np.stack(np.meshgrid(side, side), -1).reshape(-1, 2)
-    ours, exact = (fitted_spread(which, x, y, at, STEPS[preset]) for which in (name, "exact"))
+    ours, exact = (fitted_spread(which, x, y, at, STEPS[budget]) for which in (name, "exact"))
     return Measured(float(np.corrcoef(ours, exact)[0, 1]) if ours.std() > 0 else 0.0)
 
 
-def multi_step(name: str, preset: str) -> Measured:
+def multi_step(name: str, budget: str) -> Measured:
     """Measure how much of the uncertainty at the end of a chain remains at its start.
 
     Args:
         name: Name of the method.
-        preset: Size of the experiment, `quick` or `paper`.
+        budget: Size of the experiment, `quick` or `full`.
 
     Returns:
         The measurement.
@@ -231,7 +231,7 @@ def multi_step(name: str, preset: str) -> Measured:
     chosen = settings(known, discount=1.0, capacity=CHAIN * REPEATS, **changes)
     agent = build(known, chosen, Task(1, CHAIN))
     assert isinstance(agent, QLearner)
-    state = _chain_learned(agent, STEPS[preset], leave_last=name == "count")
+    state = _chain_learned(agent, STEPS[budget], leave_last=name == "count")
     ends = jnp.array([0, last])
     if agent.belief.pays_bonus:
         optimism = np.asarray(
@@ -272,12 +272,12 @@ def _chain_learned(agent: QLearner, steps: int, leave_last: bool) -> BeliefState
     return run(jax.random.key(0))
 
 
-def works_in_noise(name: str, preset: str) -> Measured:
+def works_in_noise(name: str, budget: str) -> Measured:
     """Measure the regret on a noisy linear bandit over that of exact Thompson sampling.
 
     Args:
         name: Name of the method.
-        preset: Size of the experiment, `quick` or `paper`.
+        budget: Size of the experiment, `quick` or `full`.
 
     Returns:
         The measurement.
@@ -286,12 +286,12 @@ def works_in_noise(name: str, preset: str) -> Measured:
     return Measured(ours / exact, 0, {"regret": ours})
 
 
-def prior_effect(name: str, preset: str) -> Measured:
+def prior_effect(name: str, budget: str) -> Measured:
     """Measure the mean spread away from data with targets of zero, and whether DeepSea is learned.
 
     Args:
         name: Name of the method.
-        preset: Size of the experiment, `quick` or `paper`.
+        budget: Size of the experiment, `quick` or `full`.
 
     Returns:
         The measurement.
@@ -302,18 +302,18 @@ def prior_effect(name: str, preset: str) -> Measured:
     agent = {**AGENT, "exact": "rlsvi"}.get(name, name)
     runs = [train(agent, size=10, seed=seed, episodes=1000, stop_when_learned=True) for seed in range(3)]
     learned = sum(run.episodes_to_learn is not None for run in runs)
-    number = float(fitted_spread(name, x, np.zeros(100), at, STEPS[preset]).mean())
+    number = float(fitted_spread(name, x, np.zeros(100), at, STEPS[budget]).mean())
     return Measured(number, 0 if learned >= 2 else 1, {"deep_sea_10_learned_of_3": learned})
 
 
-def cheap_compute(name: str, preset: str) -> Measured:
+def cheap_compute(name: str, budget: str) -> Measured:
     """Measure the floating-point operations of one update on 128 examples over those of a single network.
 
     Exact Bayes has as many features as that network has weights, and conditions and draws once.
 
     Args:
         name: Name of the method.
-        preset: Size of the experiment, `quick` or `paper`.
+        budget: Size of the experiment, `quick` or `full`.
 
     Returns:
         The measurement.
@@ -350,11 +350,11 @@ def update_flops(belief: Belief) -> float:
     return float(analysis["flops"])
 
 
-def run(preset: str, report: Report) -> Iterator[dict[str, Any]]:
+def run(budget: str, report: Report) -> Iterator[dict[str, Any]]:
     """Yield one row per cell.
 
     Args:
-        preset: Size of the experiment, `quick` or `paper`.
+        budget: Size of the experiment, `quick` or `full`.
         report: Called with the fraction of work done and a word on the current work.
 
     Yields:
@@ -363,7 +363,7 @@ def run(preset: str, report: Report) -> Iterator[dict[str, Any]]:
     for done, name in enumerate(ROWS):
         for i, (column_name, paper) in enumerate(zip(COLUMNS, PAPER[name], strict=True)):
             report((done + i / len(COLUMNS)) / len(ROWS), f"{ROWS[name]}: {column_name}")
-            number, spoilt, more = MEASURES[column_name](name, preset)
+            number, spoilt, more = MEASURES[column_name](name, budget)
             mark = THRESHOLDS[column_name].mark(number)
             ours = MARKS[min(MARKS.index(mark) + spoilt, 2)]
             yield {"method": name, "column": column_name, "paper": paper, "ours": ours, "number": number, **more}

@@ -3,16 +3,16 @@
 `episodes_to_learn` is empty if a run did not learn.
 """
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 
+from priorax.report.intervals import median_interval
+from priorax.report.looks import Look
 from priorax.report.rows import Row
-
-Look = tuple[str, str, str]
-"""Label, colour and marker of a curve."""
 
 
 def seeds_of(rows: Iterable[Any], **values: Any) -> list[float]:
@@ -33,35 +33,60 @@ def seeds_of(rows: Iterable[Any], **values: Any) -> list[float]:
 
 
 def times_to_learn(axis: Axes, rows: Sequence[Row], looks: Mapping[str, Look], beside: bool = False) -> None:
-    """Plot the learning time against size: the median over seeds as a line and every seed as a marker.
+    """Plot the learning time against size: the median with its 95% bootstrap interval, and every run as a small marker.
 
-    Runs that did not learn are hollow markers at the top. The dashed line is the 2^N of dithering.
+    Methods are drawn side by side, so that none hides another. Above the dotted line: how many of a size's runs did not
+    learn, by method. The dashed line is the 2^N of dithering.
 
     Args:
         axis: The axes to draw on.
         rows: Rows, one per run.
-        looks: Label, colour and marker by name.
+        looks: Looks by name; names without rows are left out.
         beside: Whether the legend is outside the axes.
     """
-    top = max(row["most_episodes"] for row in rows)
-    for place, (name, (label, color, marker)) in enumerate(looks.items()):
+    looks = {name: look for name, look in looks.items() if any(row["name"] == name for row in rows)}
+    sizes = sorted({row["size"] for row in rows})
+    most = {name: max(row["most_episodes"] for row in rows if row["name"] == name) for name in looks}
+    top = max(most.values())
+    gap = min((b - a for a, b in itertools.pairwise(sizes)), default=1)
+    failed = False
+    for place, (name, look) in enumerate(looks.items()):
         mine = [row for row in rows if row["name"] == name]
-        sizes = sorted({row["size"] for row in mine})
-        medians = [np.median(seeds_of(mine, size=size)) for size in sizes]
-        axis.plot(sizes, [m if np.isfinite(m) else np.nan for m in medians], color=color, lw=1.5)
-        for row in mine:
-            learned = row.get("episodes_to_learn")
-            x = row["size"] if learned else row["size"] + 0.15 * (place - len(looks) / 2)
-            face = color if learned else "none"
-            axis.plot(x, learned or top * 1.3, marker, color=color, mfc=face, ms=5, alpha=0.8)
-        axis.plot([], [], marker, color=color, ls="-", label=label)
-    n = np.arange(min(row["size"] for row in rows) - 1, np.log2(top) + 1)
+        shift = 0.7 * gap * ((place + 0.5) / len(looks) - 0.5)
+        middle = {}
+        for size in sorted({row["size"] for row in mine}):
+            found = seeds_of(mine, size=size)
+            learned = [time for time in found if np.isfinite(time)]
+            axis.plot([size + shift] * len(learned), learned, look.marker, color=look.color, ms=3, alpha=0.35)
+            estimate = median_interval(found)
+            if np.isfinite(estimate.value):
+                middle[size] = estimate.value
+                ends = [estimate.low, min(estimate.high, most[name])]
+                axis.plot([size + shift] * 2, ends, color=look.color, lw=1.2)
+            if len(learned) < len(found):
+                failed = True
+                height = top * 1.35 * 1.45**place
+                words = f"{len(found) - len(learned)}/{len(found)}"
+                axis.annotate(words, (size, height), color=look.color, size=7, ha="center", va="center")
+        places = [size + shift for size in middle]
+        axis.plot(places, list(middle.values()), look.line, marker=look.marker, ms=5, color=look.color)
+        shown = look.label if most[name] == top else f"{look.label} ({most[name]:,} episodes)"
+        axis.plot([], [], look.line, marker=look.marker, color=look.color, label=shown)
+    n = np.arange(min(sizes) - 1, np.log2(top) + 1)
     axis.plot(n, 2**n, "k--", lw=1, label="2^N: dithering's lower bound")
-    axis.axhline(top, color="k", lw=0.5, ls=":")
-    widest = max(row["size"] for row in rows)
-    axis.annotate(f"hollow: not learned in {top:,} episodes", (widest, top * 1.8), ha="right", va="center", size=8)
+    if failed:
+        axis.axhline(top, color="k", lw=0.5, ls=":")
+        axis.annotate(
+            f"not learned, of runs ({top:,} episodes)",
+            (1, top),
+            xycoords=("axes fraction", "data"),
+            ha="right",
+            va="bottom",
+            size=7,
+        )
     axis.set(yscale="log", xlabel="DeepSea size N", ylabel="episodes to learn")
-    axis.set_ylim(None, top * 2.4)
+    axis.set_ylim(None, top * 1.35 * 1.45 ** len(looks) if failed else top * 1.3)
+    axis.set_xticks(sizes, [str(size) for size in sizes])
     if beside:
         axis.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8, frameon=False)
     else:
@@ -69,11 +94,11 @@ def times_to_learn(axis: Axes, rows: Sequence[Row], looks: Mapping[str, Look], b
 
 
 def median_table(rows: Sequence[Row], labels: Mapping[str, str]) -> list[tuple[str, ...]]:
-    """Tabulate the median learning time by name and size.
+    """Tabulate the median learning time by name and size, with 95% bootstrap intervals and runs that did not learn.
 
     Args:
         rows: Rows, one per run.
-        labels: Label by name.
+        labels: Label by name; names without rows are left out.
 
     Returns:
         The table: a header, then rows.
@@ -81,10 +106,17 @@ def median_table(rows: Sequence[Row], labels: Mapping[str, str]) -> list[tuple[s
     sizes = sorted({row["size"] for row in rows})
     table = [("method", *(f"N={size}" for size in sizes))]
     for name, label in labels.items():
-        cells = []
-        for size in sizes:
-            found = seeds_of(rows, name=name, size=size)
-            middle = float(np.median(found)) if found else float("nan")
-            cells.append(f"{middle:.0f}" if np.isfinite(middle) else ("not learned" if found else ""))
-        table.append((label, *cells))
+        if any(row["name"] == name for row in rows):
+            table.append((label, *(_cell(seeds_of(rows, name=name, size=size)) for size in sizes)))
     return table
+
+
+def _cell(found: list[float]) -> str:
+    """`median [low, high]`, and how many learned if not all did."""
+    if not found:
+        return ""
+    learned = int(np.sum(np.isfinite(found)))
+    if learned == 0:
+        return f"0 of {len(found)}"
+    words = median_interval(found).words()
+    return words if learned == len(found) else f"{words}, {learned} of {len(found)}"

@@ -1,0 +1,94 @@
+"""The bootstrap mask on DeepSea: ensembles without prior, with l2, and with priors, each with and without a bootstrap.
+
+Elsewhere rivals are run as their authors define them, BS and BSR with mask 0.5, while BSP has mask 1. Here each has
+both, so that what the prior does and what seeing all data does can be told apart. An ensemble without prior and with
+mask 1 is the paper's "ensemble", with mask 0.5 its "bootstrap". BSR's weight is read in both ways (`l2_reading`).
+"""
+
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from priorax.experiments.figure3 import FIRST_SEED
+from priorax.experiments.sweep import task
+from priorax.report.learning_times import median_table, times_to_learn
+from priorax.report.looks import LOOKS, Look
+from priorax.report.plots import panels
+from priorax.report.rows import Row
+
+AGENTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "BSP": ("bsp", {}),
+    "BSR, λ/n": ("bsr", {"l2_reading": "posterior"}),
+    "BSR, λ": ("bsr", {"l2_reading": "coefficient"}),
+    "no prior": ("bs", {}),
+}
+"""Agent and changed settings by label."""
+MASKS = (0.5, 1.0)
+SIZES = {"quick": (10,), "full": (10, 20, 30)}
+SEEDS = {"quick": 1, "full": 5}
+MOST_EPISODES = {"quick": 500, "full": 2000}
+
+
+def ladders(budget: str) -> list[Any]:
+    """List a ladder of sizes for each method and mask.
+
+    Args:
+        budget: Size of the experiment, `quick` or `full`.
+
+    Returns:
+        Ladders of tasks (`priorax.analysis.parallel`).
+    """
+    seeds = range(FIRST_SEED, FIRST_SEED + SEEDS[budget])
+    return [
+        [
+            [
+                task(f"{label}, mask {mask:g}", agent, size, seed, MOST_EPISODES[budget], mask_prob=mask, **changes)
+                for seed in seeds
+            ]
+            for size in SIZES[budget]
+        ]
+        for label, (agent, changes) in AGENTS.items()
+        for mask in MASKS
+    ]
+
+
+def looks() -> dict[str, Look]:
+    """Choose the looks: a colour for each method; open markers and dashed lines for mask 0.5.
+
+    Returns:
+        Looks by name.
+    """
+    found = {}
+    for label, (agent, changes) in AGENTS.items():
+        for mask in MASKS:
+            marker = "D" if changes.get("l2_reading") == "coefficient" else LOOKS[agent].marker
+            color = "#e0b85a" if changes.get("l2_reading") == "coefficient" else LOOKS[agent].color
+            name = f"{label}, mask {mask:g}"
+            found[name] = Look(name, color, marker, "--" if mask < 1 else "-")
+    return found
+
+
+def figure(rows: list[Row]) -> Figure:
+    """Plot the learning time against N.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The figure.
+    """
+    drawing, axes = panels(1, 1, width=8.0, height=4.4)
+    times_to_learn(axes[0, 0], rows, looks(), beside=True)
+    return drawing
+
+
+def summary(rows: list[Row]) -> list[tuple[str, ...]]:
+    """Tabulate the median learning time by method, mask and size, with 95% bootstrap intervals.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The table: a header, then rows.
+    """
+    return median_table(rows, {name: name for name in looks()})

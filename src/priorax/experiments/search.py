@@ -1,0 +1,158 @@
+"""The equal search: twelve settings of every method on DeepSea, on the same two seeds, sizes and episodes.
+
+What each rival is run with in figures 3, 8, 9 and 10 is chosen here, by one rule (`best`), on seeds that are not shown
+elsewhere. What is not in a grid is the same for all: the preset `tuned`, found for BSP by an earlier search that was
+larger than this one and is not kept as rows. Exact methods are searched too.
+"""
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from priorax.experiments.sweep import task
+from priorax.report.learning_times import seeds_of
+from priorax.report.looks import LOOKS
+from priorax.report.plots import panels
+from priorax.report.rows import Row, where
+
+Changes = Mapping[str, Any]
+SEEDS = {"quick": (0,), "full": (0, 1)}
+SIZES = {"quick": (5, 8), "full": (5, 8, 10, 12, 15, 20)}
+MOST_EPISODES = {"quick": 300, "full": 3000}
+
+
+def _grid(**axes: tuple[Any, ...]) -> list[Changes]:
+    return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+
+
+GRIDS: dict[str, list[Changes]] = {
+    "bsp": _grid(prior_scale=(3.0, 10.0, 30.0), learning_rate=(1e-3, 2e-3), mask_prob=(0.5, 1.0)),
+    "bsr": _grid(l2=(0.01, 0.1, 1.0), learning_rate=(1e-3, 2e-3), mask_prob=(0.5, 1.0)),
+    "bs": _grid(learning_rate=(5e-4, 1e-3, 2e-3), mask_prob=(0.5, 0.75), target_period=(1, 4)),
+    "ensemble": _grid(learning_rate=(3e-4, 5e-4, 1e-3, 2e-3, 4e-3, 8e-3), target_period=(1, 4)),
+    "eps_greedy": _grid(epsilon=(0.05, 0.1, 0.3, 1.0), learning_rate=(5e-4, 1e-3, 2e-3)),
+    "ucb": _grid(bonus_scale=(0.01, 0.1, 1.0), bonus_at=("insertion", "learning"), epsilon=(0.1, None)),
+    "noisy": _grid(initial_std=(0.5, 1.0, 2.0, 5.0, 10.0, 20.0), draw_each_step=(True, False)),
+    "dropout": _grid(p_keep=(0.1, 0.5, 0.8), draw_each_step=(True, False), widths=((50, 50), (200, 200))),
+    "bbb": _grid(kl_weight=(0.001, 0.01, 0.1, 1.0), prior_std=(0.3, 1.0, 3.0)),
+    "c51": _grid(epsilon=(0.1, 0.3, 1.0), learning_rate=(5e-4, 1e-3, 2e-3, 4e-3)),
+    "qr": _grid(epsilon=(0.1, 0.3, 1.0), learning_rate=(5e-4, 1e-3, 2e-3, 4e-3)),
+    "rlsvi": _grid(noise_std=(0.01, 0.03, 0.1, 0.3), prior_std=(0.3, 1.0, 3.0)),
+    "psrl": _grid(noise_std=(0.01, 0.03, 0.1), concentration=(0.01, 0.03, 0.1, 1.0)),
+    "ucrl": _grid(confidence=(1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.02, 0.05, 0.1, 0.3, 1.0, 3.0)),
+}
+"""Twelve settings of each method. Epsilon is annealed to zero over 2,000 episodes, as in the paper."""
+CHOSEN: dict[str, Changes] = {}
+"""What `best` chooses from the committed rows; a test compares the two."""
+
+
+def words(changes: Changes) -> str:
+    """Name a setting.
+
+    Args:
+        changes: Changed hyperparameters.
+
+    Returns:
+        A short text.
+    """
+    return " ".join(f"{name}={value}" for name, value in sorted(changes.items()))
+
+
+def ladders(budget: str) -> list[Any]:
+    """List a ladder of sizes for each setting of each method.
+
+    Args:
+        budget: Size of the experiment, `quick` or `full`.
+
+    Returns:
+        Ladders of tasks (`priorax.analysis.parallel`).
+    """
+    return [
+        [
+            [task(method, method, size, seed, MOST_EPISODES[budget], **changes) for seed in SEEDS[budget]]
+            for size in SIZES[budget]
+        ]
+        for method, grid in GRIDS.items()
+        for changes in grid
+    ]
+
+
+def rank(rows: list[Row], method: str, changes: Changes) -> tuple[float, ...]:
+    """Rank a setting: the largest size that all seeds learned, then that any seed learned, then their mean time there.
+
+    Args:
+        rows: Rows of the experiment.
+        method: Name of the method.
+        changes: The setting.
+
+    Returns:
+        Numbers to sort by; larger is better.
+    """
+    mine = where(rows, name=method, changes=words(changes)) if changes else []
+    by_size = {size: seeds_of(mine, size=size) for size in sorted({row["size"] for row in mine})}
+    every = max((size for size, found in by_size.items() if np.all(np.isfinite(found))), default=0)
+    some = max((size for size, found in by_size.items() if np.any(np.isfinite(found))), default=0)
+    times = [time for time in by_size.get(some, []) if np.isfinite(time)]
+    return every, some, -float(np.mean(times)) if times else -np.inf
+
+
+def best(rows: list[Row], method: str) -> Changes:
+    """Choose the best setting of a method.
+
+    Args:
+        rows: Rows of the experiment.
+        method: Name of the method.
+
+    Returns:
+        The setting; the first in the grid, of equals.
+    """
+    return max(GRIDS[method], key=lambda changes: rank(rows, method, changes))
+
+
+def figure(rows: list[Row]) -> Figure:
+    """Plot the largest size that each setting learned on all seeds and on any, one line per method.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The figure.
+    """
+    methods = [method for method in GRIDS if where(rows, name=method)]
+    drawing, axes = panels(1, 1, width=7.4, height=0.9 + 0.36 * len(methods))
+    axis = axes[0, 0]
+    for i, method in enumerate(reversed(methods)):
+        look = LOOKS[method]
+        ranks = sorted((rank(rows, method, changes)[:2] for changes in GRIDS[method]), reverse=True)
+        for j, (every, some) in enumerate(ranks):
+            y = i + 0.3 - 0.6 * j / (len(ranks) - 1)
+            axis.plot([every, some], [y, y], color=look.color, lw=1, alpha=0.6)
+            axis.plot(some, y, "o", color=look.color, mfc="none", ms=3.5)
+            axis.plot(every, y, "o", color=look.color, ms=3.5)
+    axis.set_yticks(range(len(methods)), [LOOKS[method].label.split(",")[0] for method in reversed(methods)], size=8)
+    most = max(row["most_episodes"] for row in rows)
+    axis.set_xlabel(f"largest DeepSea learned in {most:,} episodes by all seeds (full) and by any (hollow)")
+    axis.set_xticks(sorted({0, *(row["size"] for row in rows)}))
+    return drawing
+
+
+def summary(rows: list[Row]) -> list[tuple[str, ...]]:
+    """Tabulate the best setting of each method.
+
+    Args:
+        rows: Rows of the experiment.
+
+    Returns:
+        The table: a header, then rows.
+    """
+    table: list[tuple[str, ...]] = [("method", "best of 12 settings", "N learned by all seeds", "by any", "mean time")]
+    for method in GRIDS:
+        if where(rows, name=method):
+            chosen = best(rows, method)
+            every, some, time = rank(rows, method, chosen)
+            shown = f"{-time:.0f}" if np.isfinite(time) else "-"
+            table.append((method, words(chosen), str(every), str(some), shown))
+    return table
