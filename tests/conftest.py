@@ -69,10 +69,11 @@ def forget_programs():
 
 def sweep_row(item):
     """How a sweep's rows file names a run (`experiments.sweep`)."""
-    from priorax.experiments.sweep import fingerprint
+    from priorax.experiments.sweep import ROWS_VERSION, fingerprint, hyperparameters
 
     spec = item.arguments
     return {
+        "rows_version": ROWS_VERSION,
         "name": item.name,
         "agent": spec["agent"],
         "env": spec.get("game") or spec["env"],
@@ -80,9 +81,22 @@ def sweep_row(item):
         "seed": spec["seed"],
         "most_episodes": spec["episodes"] if "episodes" in spec else f"{spec['steps']} steps",
         "learned_after": spec.get("learned_after", 1),
+        "preset": spec.get("preset", "tuned"),
         "changes": " ".join(f"{name}={value}" for name, value in sorted(spec["changes"].items())),
-        "settings": fingerprint(spec["agent"], spec["changes"], spec.get("preset", "tuned")),
+        "settings": fingerprint(hyperparameters(item)),
     }
+
+
+def write_sweep(path, rows, items):
+    """Write rows and the settings of their runs, as a sweep does."""
+    import json
+
+    from priorax.experiments.sweep import fingerprint, hyperparameters
+    from priorax.report.rows import write_rows
+
+    write_rows(path, rows)
+    known = {fingerprint(chosen): chosen for chosen in map(hyperparameters, items)}
+    path.with_suffix(".settings.json").write_text(json.dumps(known))
 
 
 @pytest.fixture

@@ -5,14 +5,18 @@ import numpy as np
 import pytest
 
 from priorax.experiments import NAMES, reproduce
-from priorax.experiments.table1 import CIRCLE, CROSS, PAPER, ROWS, THRESHOLDS, TICK, Measured, Threshold
+from priorax.experiments.table1 import CIRCLE, CROSS, PAPER, ROWS, THRESHOLDS, TICK, Threshold
 from priorax.report.plots import save_figure
 from priorax.report.rows import read_rows, where, write_rows
 
 
 def test_figure_1_the_posterior_concentrates_and_the_outcomes_do_not(tmp_path):
     result = reproduce("figure1", "quick", tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["figure1.csv", "figure1.png", "figure1.svg"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "figure1_quick.csv",
+        "figure1_quick.png",
+        "figure1_quick.svg",
+    ]
     last = result.summary[-1]
     assert float(last[1]) < 0.05
     assert float(last[2]) == pytest.approx(0.5, abs=0.01)
@@ -29,19 +33,25 @@ def test_figure_2_the_count_is_unsure_of_what_is_known(tmp_path):
 def test_a_figure_is_drawn_from_rows_alone_and_to_the_byte(tmp_path):
     """Reading the CSV back gives the same picture; plotting never trains."""
     reproduce("figure2", "quick", tmp_path)
-    rows = read_rows(tmp_path / "figure2.csv")
+    rows = read_rows(tmp_path / "figure2_quick.csv")
     (tmp_path / "again").mkdir()
     module = importlib.import_module("priorax.experiments.figure2")
-    for path in save_figure(module.figure(rows), tmp_path / "again", "figure2"):
+    for path in save_figure(module.figure(rows), tmp_path / "again", "figure2_quick"):
         assert path.read_bytes() == (tmp_path / path.name).read_bytes()
+
+
+def measured(module, keep=lambda item: True):
+    """The rows of the measurements of `quick`, made in this process."""
+    items = [item for ladder in module.ladders("quick") for level in ladder for item in level if keep(item)]
+    return [{"name": item.name, **item.arguments, **row} for item in items for row in item.measure(**item.arguments)]
 
 
 @pytest.mark.parametrize("name", ["figure12", "figure13"])
 @pytest.mark.slow
-def test_the_regression_figures_show_what_the_paper_says(name, tmp_path, monkeypatch):
+def test_the_regression_figures_show_what_the_paper_says(name, tmp_path):
     module = importlib.import_module(f"priorax.experiments.{name}")
-    rows = list(module.run("quick", lambda share, what: None))
-    table = {row[0]: [float(cell) for cell in row[1:]] for row in module.summary(rows)[1:]}
+    rows = measured(module)
+    table = {row[0]: [float(cell.split()[0]) for cell in row[1:]] for row in module.summary(rows)[1:]}
     if name == "figure12":
         dropout, bootstrap = table.values()
         assert dropout[2] > 0.7 * dropout[0], "dropout does not converge"
@@ -63,32 +73,73 @@ def test_table_1_thresholds_mark_as_they_say():
 
 
 @pytest.mark.slow
-def test_table_1_measures_every_cell(monkeypatch, tmp_path):
-    """One row, short; the columns that take runs of agents stand for themselves."""
+def test_table_1_measures_every_cell_of_exact_bayes(monkeypatch):
     module = importlib.import_module("priorax.experiments.table1")
     monkeypatch.setattr(module, "ROWS", {"exact": ROWS["exact"]})
     monkeypatch.setitem(module.STEPS, "quick", 20)
-    spoilt = Measured(0.5, 1, {"deep_sea_10_learned_of_3": 0})
-    quick = {"prior effect": lambda name, preset: spoilt, "works in noise": lambda name, preset: Measured(1.0)}
-    monkeypatch.setattr(module, "MEASURES", {**module.MEASURES, **quick})
-    rows = list(module.run("quick", lambda share, what: None))
-    assert {(row["method"], row["column"]) for row in rows} == {("exact", name) for name in THRESHOLDS}
-    (cell,) = where(rows, method="exact", column="data concentration")
-    assert cell["number"] == pytest.approx(0.1, abs=0.02)
-    (cell,) = where(rows, method="exact", column="multi step")
-    assert cell["number"] == pytest.approx(1.0, abs=0.05)
-    assert {row["ours"] for row in where(rows, column="prior effect")} == {CIRCLE}, (
-        "one mark worse, DeepSea not learned"
-    )
+    rows = measured(module, lambda item: item.measure is not None)
+    assert {row["name"] for row in rows} == set(THRESHOLDS)
+    found = {name: module.cell(rows, "exact", name) for name in THRESHOLDS}
+    assert found["data concentration"].number.value == pytest.approx(0.1, abs=0.02)
+    assert found["learned metric"].number.value == pytest.approx(1.0)
+    assert found["multi step"].number.value == pytest.approx(1.0, abs=0.05)
+    assert found["works in noise"].number.value == pytest.approx(1.0)
+    assert found["cheap compute"].mark == CROSS
+
+
+def invented_table(change=lambda row: row):
+    """Rows as if every cell were perfect, but for what `change` does to them."""
+    perfect = {"data concentration": 0.1, "works in noise": 7.0, "cheap compute": 1.0}
+    rows = []
+    for method in ROWS:
+        for column in THRESHOLDS:
+            for seed in range(5):
+                number = perfect.get(column, 1.0)
+                more = {"spread_of_exact": 1.0, "left_of_first": 1.0}
+                rows.append(change({"name": column, "method": method, "seed": seed, "number": number, **more}))
+        rows += [change({"name": f"deep sea {method}", "episodes_to_learn": 100}) for _ in range(5)]
+    return rows
+
+
+def test_table_1_shows_marks_with_and_without_what_deep_sea_says(tmp_path):
+    """Dropout is uncertain away from data, but does not learn DeepSea: one mark worse in the second form."""
+    module = importlib.import_module("priorax.experiments.table1")
+
+    def change(row):
+        return {"name": row["name"]} if row["name"] == "deep sea dropout" else row
+
+    rows = invented_table(change)
+    cell = module.cell(rows, "dropout", "prior effect")
+    assert (cell.mark, cell.demoted) == (TICK, CIRCLE)
+    assert module.cell(rows, "bsp", "prior effect").demoted is None
+    assert module.agreement(rows) == module.agreement(rows, demoted=True), "the paper has a cross there"
     save_figure(module.figure(rows), tmp_path, "table1", ("png",))
+    table = module.summary(rows)
+    assert all(len(line) == len(table[0]) for line in table)
+
+
+def test_table_1_a_collapsed_spread_is_a_cross_and_a_mark_near_its_threshold_is_not_firm():
+    module = importlib.import_module("priorax.experiments.table1")
+
+    def change(row):
+        if row.get("method") == "c51" and row["name"] == "multi step":
+            return {**row, "left_of_first": 0.01}
+        if row.get("method") == "bs" and row["name"] == "learned metric":
+            return {**row, "number": 0.72}
+        return row
+
+    rows = invented_table(change)
+    assert module.cell(rows, "c51", "multi step").mark == CROSS
+    near = module.cell(rows, "bs", "learned metric")
+    assert near.mark == TICK and not near.firm
+    assert module.cell(rows, "bsp", "learned metric").firm
 
 
 @pytest.mark.slow
-def test_doubt_travels_along_a_chain_for_an_ensemble_and_not_for_dropout(monkeypatch):
+def test_doubt_travels_along_a_chain_for_an_ensemble_and_not_for_dropout():
     module = importlib.import_module("priorax.experiments.table1")
-    monkeypatch.setitem(module.STEPS, "quick", 1500)
-    assert module.multi_step("bsp", "quick").number > 0.8
-    assert module.multi_step("dropout", "quick").number < 0.3
+    assert module.multi_step("bsp", 0, 1500)[0]["number"] > 0.8
+    assert module.multi_step("dropout", 0, 1500)[0]["number"] < 0.3
 
 
 def test_rows_come_back_as_they_were(tmp_path):
@@ -122,6 +173,6 @@ def test_a_read_only_folder_is_named_before_any_work(tmp_path, monkeypatch):
 
 def test_rows_carry_their_version(tmp_path):
     rows = reproduce("figure2", "quick", tmp_path).rows
-    assert {(row["experiment"], row["preset"]) for row in rows} == {("figure2", "quick")}
+    assert {(row["experiment"], row["budget"]) for row in rows} == {("figure2", "quick")}
     assert all(row["version"] for row in rows)
     assert np.all([row["posterior"] >= 0 for row in where(rows, kind="grid")])

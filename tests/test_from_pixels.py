@@ -54,11 +54,11 @@ def test_every_run_of_an_experiment_can_be_drawn(module, name, tmp_path):
 
 
 def test_the_length_of_the_paper_says_what_it_needs_before_it_starts(tmp_path, monkeypatch):
-    def interrupted(preset):
+    def interrupted(budget):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(figure6, "ladders", interrupted)
     said = []
     with pytest.raises(KeyboardInterrupt):
-        reproduce("figure6", "paper", tmp_path, announce=said.append)
+        reproduce("figure6", "full", tmp_path, announce=said.append)
     assert "200 million frames" in said[0] and "priorax apex" in said[0]

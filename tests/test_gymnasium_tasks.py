@@ -28,8 +28,8 @@ from priorax.training.records import Episode, Result, mean_of_last
 FEW = {"lanes": 2, "batch_size": 4, "capacity": 200, "learn_after": 8, "widths": (8,), "num_members": 2}
 
 
-def tasks(preset="quick"):
-    return [item for ladder in ladders(preset) for level in ladder for item in level]
+def tasks(budget="quick"):
+    return [item for ladder in ladders(budget) for level in ladder for item in level]
 
 
 def episode(number, step, total, lane=0, cells=0):

@@ -1,9 +1,10 @@
 """Ladders of runs over processes, and the experiments made of them."""
 
+import json
+
 import pytest
 
-from conftest import sweep_row
-from priorax import __version__
+from conftest import sweep_row, write_sweep
 from priorax.analysis.parallel import climb
 from priorax.experiments import (
     ablation,
@@ -14,12 +15,15 @@ from priorax.experiments import (
     figure8,
     figure9,
     figure10,
+    masks,
     novelty,
     reproduce,
+    search,
     sweep,
 )
 from priorax.experiments.compare import compare
 from priorax.experiments.sweep import hours, task
+from priorax.report.intervals import median_interval
 from priorax.report.rows import read_rows, write_rows
 
 SMALL = {"num_members": 10, "widths": (16,), "batch_size": 32, "capacity": 300}
@@ -52,7 +56,7 @@ def test_what_is_known_is_not_run():
     assert list(climb(ladders, lambda item: False)) == []
 
 
-@pytest.mark.parametrize("module", [figure3, figure4, figure8, figure9, figure10, ablation, bsuite])
+@pytest.mark.parametrize("module", [figure3, figure4, figure8, figure9, figure10, masks, search, ablation, bsuite])
 def test_pictures_and_tables_are_made_from_rows_of_any_part_of_a_sweep(module, tmp_path):
     """As if a third of the runs had not learned: nothing is trained."""
     rows = []
@@ -61,24 +65,85 @@ def test_pictures_and_tables_are_made_from_rows_of_any_part_of_a_sweep(module, t
             row = {"experiment": "x", **sweep_row(item), "episodes": 50}
             if len(rows) % 3 or row["size"] == 10:
                 row["episodes_to_learn"] = row["size"] * 3 + row["seed"] % 7
+                row["updates"] = row["episodes_to_learn"] * row["size"]
             rows.append(row)
     assert module.figure(rows).axes
     header, *body = module.summary(rows)
     assert body
     assert all(len(line) == len(header) for line in body)
     assert 0 < hours(module.ladders("quick")) < 0.3, "quick is quick"
-    assert hours(module.ladders("paper")) > hours(module.ladders("quick"))
+    assert hours(module.ladders("full")) > hours(module.ladders("quick"))
 
 
-def test_rows_of_other_settings_are_dropped_and_those_asked_for_are_not_run(tmp_path):
+def test_rows_of_other_settings_are_kept_and_not_shown_and_known_runs_are_not_repeated(tmp_path):
     path = tmp_path / "rows.csv"
     (item,) = ladder("asked", "eps_greedy", (12,), 3)[0]
-    row = {"experiment": "test", "preset": "quick", "version": __version__, **sweep_row(item), "episodes": 3}
-    write_rows(path, [row, {**row, "settings": "s0"}])
-    sweep.run_sweep("test", "quick", [[[item]]], path, lambda share, what: None, only=False)
-    assert len(read_rows(path)) == 2
-    sweep.run_sweep("test", "quick", [[[item]]], path, lambda share, what: None)
-    assert [found["settings"] for found in read_rows(path)] == [row["settings"]]
+    row = {"experiment": "test", "budget": "quick", **sweep_row(item), "episodes": 3}
+    others = [{**row, "settings": "s0"}, {**row, "rows_version": 1}]
+    write_sweep(path, [row, *others], [item])
+    before = path.read_bytes()
+    shown = sweep.run_sweep("test", "quick", [[[item]]], path, lambda share, what: None)
+    assert len(shown) == 1 and shown[0]["settings"] == row["settings"]
+    assert path.read_bytes() == before, "nothing is rewritten"
+
+
+def test_a_setting_that_is_new_since_a_row_was_made_counts_as_its_default(tmp_path):
+    path = tmp_path / "rows.csv"
+    (item,) = ladder("asked", "eps_greedy", (12,), 3)[0]
+    chosen = sweep.hyperparameters(item)
+    older = {name: value for name, value in chosen.items() if name != "l2_reading"}
+    row = {**sweep_row(item), "settings": sweep.fingerprint(older), "episodes": 3}
+    write_rows(path, [row])
+    path.with_suffix(".settings.json").write_text(json.dumps({sweep.fingerprint(older): older}))
+    assert len(sweep.select(path, [[[item]]])) == 1
+    other = item._replace(arguments={**item.arguments, "changes": {**SMALL, "l2_reading": "coefficient"}})
+    assert sweep.select(path, [[[other]]]) == []
+
+
+def test_every_method_of_the_search_has_twelve_settings_and_the_same_seeds_sizes_and_episodes():
+    per_method = {}
+    for ladder_ in search.ladders("full"):
+        for item in (item for level in ladder_ for item in level):
+            spec = item.arguments
+            seen = per_method.setdefault(item.name, (set(), set()))
+            seen[0].add(sweep_row(item)["settings"])
+            seen[1].add((spec["size"], spec["seed"], spec["episodes"], spec["learned_after"]))
+    assert set(per_method) == set(search.GRIDS)
+    assert {len(settings) for settings, _ in per_method.values()} == {12}
+    assert len({frozenset(runs) for _, runs in per_method.values()}) == 1
+    shown = {item.arguments["seed"] for ladder_ in figure3.ladders("full") for level in ladder_ for item in level}
+    searched = {seed for _, runs in per_method.values() for _, seed, *_ in runs}
+    assert not shown & searched, "settings are chosen on some seeds and shown on others"
+
+
+def test_the_search_prefers_what_all_seeds_learn_then_any_then_the_time():
+    def rows(changes, times):
+        common = {"name": "bs", "changes": search.words(changes), "most_episodes": 9}
+        found = [{**common, "size": size, "seed": seed} for size, seed, _ in times]
+        return [
+            {**row, "episodes_to_learn": time} if time else row for row, (*_, time) in zip(found, times, strict=True)
+        ]
+
+    first, second, third, *_ = search.GRIDS["bs"]
+    found = rows(first, [(5, 0, 3), (5, 1, 4), (8, 0, 5), (8, 1, None)])
+    found += rows(second, [(5, 0, 9), (5, 1, 9), (8, 0, 9), (8, 1, 9), (10, 0, None)])
+    assert search.best(found, "bs") == second, "all seeds at 8"
+    found += rows(third, [(5, 0, 9), (5, 1, 9), (8, 0, 7), (8, 1, 8), (10, 0, None)])
+    assert search.best(found, "bs") == third, "the same, sooner"
+    assert search.figure(found).axes
+    assert search.summary(found)[1][1] == search.words(third)
+
+
+def test_a_median_has_an_interval_and_runs_that_did_not_learn_count():
+    assert median_interval([5.0]) == (5.0, 5.0, 5.0)
+    found = median_interval([10.0, 12.0, 11.0, 13.0, 9.0])
+    assert found.low <= found.value == 11.0 <= found.high
+    assert found.low >= 9.0 and found.high <= 13.0
+    lost = median_interval([10.0, 12.0, float("inf"), 11.0, float("inf")])
+    assert lost.value == 12.0 and lost.high == float("inf")
+    assert median_interval([float("inf")] * 3).words() == "∞ [∞, ∞]"
+    with pytest.raises(ValueError, match="no runs"):
+        median_interval([])
 
 
 def test_compare_is_one_table_one_picture_and_goes_on(tmp_path):
@@ -86,7 +151,7 @@ def test_compare_is_one_table_one_picture_and_goes_on(tmp_path):
     common = {"sizes": (4,), "seeds": 1, "episodes": 60, "out": tmp_path}
     first = compare(["rlsvi"], **common)
     assert first.summary[0] == ("method", "N=4")
-    assert first.summary[1][0] == "rlsvi" and first.summary[1][1].isdigit()
+    assert first.summary[1][0] == "rlsvi" and first.summary[1][1].split()[0].isdigit()
     said = []
     both = compare(["rlsvi", "ucrl"], **common, report=lambda share, what: said.append(what))
     assert [row[0] for row in both.summary[1:]] == ["rlsvi", "ucrl"]
@@ -114,7 +179,8 @@ def test_compare_says_what_is_wrong_before_any_work(changed, words, tmp_path):
 
 
 def test_a_scaling_exponent_is_found():
-    rows = [{"size": n, "seed": s, "episodes_to_learn": 0.5 * n**2.5} for n in (10, 20, 40) for s in range(3)]
+    common = {"name": "bsp", "most_episodes": 9}
+    rows = [{**common, "size": n, "episodes_to_learn": 0.5 * n**2.5} for n in (10, 20, 40) for s in range(3)]
     exponent, low, high = figure8.slope(rows)
     assert exponent == pytest.approx(2.5)
     assert low <= exponent <= high

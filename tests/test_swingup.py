@@ -61,10 +61,10 @@ def test_curves_are_drawn_from_rows_and_each_run_is_run_once(module, tmp_path, m
     assert len(read_rows(result.paths[0])) == 2
 
 
-def test_presets_of_the_figures_ask_for_three_seeds_or_more():
+def test_budgets_of_the_figures_ask_for_three_seeds_or_more():
     for module in (figure5, figure11):
-        for preset in ("quick", "paper"):
-            tasks = [item for ladder in module.ladders(preset) for level in ladder for item in level]
+        for budget in ("quick", "full"):
+            tasks = [item for ladder in module.ladders(budget) for level in ladder for item in level]
             names = {item.name for item in tasks}
             runs = {(item.name, item.arguments["env"], item.arguments["seed"]) for item in tasks}
             assert len(runs) == len(tasks) >= 3 * len(names)
@@ -77,7 +77,7 @@ def test_bsuites_score_is_half_for_what_was_earned_and_half_for_one_good_episode
     assert bsuite_swingup.score(good) == 0.75
     assert bsuite_swingup.summary([poor, good])[-1][-1] == "0.38"
     assert bsuite_swingup.figure([poor, good]).axes
-    tasks = [item for ladder in bsuite_swingup.ladders("paper") for level in ladder for item in level]
+    tasks = [item for ladder in bsuite_swingup.ladders("full") for level in ladder for item in level]
     assert len(tasks) == 20
     assert {item.arguments["episodes"] for item in tasks} == {1000}
     result = train(**{**tasks[3].arguments, "episodes": 1, "changes": {**SMALL, "hold": 4}})

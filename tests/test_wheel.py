@@ -88,10 +88,10 @@ def test_alone_it_fits_and_trains(installed, tmp_path):
 
 def test_alone_it_has_its_demo(installed, tmp_path):
     said = run(installed / "priorax", "demo", "--out", tmp_path / "demo", cwd=tmp_path)
-    assert "figure13.png" in said
+    assert "figure13_quick.png" in said
     for name in ("figure13", "figure12", "curves"):
         for ending in ("csv", "png", "svg"):
-            assert (tmp_path / "demo" / f"{name}.{ending}").stat().st_size > 1000
+            assert (tmp_path / "demo" / f"{name}_quick.{ending}").stat().st_size > 1000
 
 
 @pytest.mark.parametrize(

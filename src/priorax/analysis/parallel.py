@@ -17,10 +17,14 @@ from priorax.training.trainer import train
 
 
 class Task(NamedTuple):
-    """One run: its name, and the arguments of `train`."""
+    """One run of `train`, or one call of another function."""
 
     name: str
+    """Name of its group."""
     arguments: dict[str, Any]
+    """Arguments of the function."""
+    measure: Callable[..., list[dict[str, Any]]] | None = None
+    """Function that measures something and returns rows, importable by name; None: `train`."""
 
     def asking(self, **more: Any) -> "Task":
         """Add arguments.
@@ -120,5 +124,7 @@ def _prepare() -> None:
 
 
 def _run(task: Task) -> Any:
+    if task.measure is not None:
+        return task.measure(**task.arguments)
     result = train(**task.arguments)
     return result._replace(policy=None)  # large, and of no use to a sweep

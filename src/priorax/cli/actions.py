@@ -317,8 +317,8 @@ def _demo(command: Demo) -> int:
         console.rule(f"{name}: {words}")
         _reproduce(Reproduce(name, "quick", command.out))
     console.print(
-        f"\nOpen [bold]{command.out}/figure13.png[/] first: only a prior leaves doubt where all data said zero. Then "
-        f"[bold]{command.out}/curves.png[/]: who doubts, explores."
+        f"\nOpen [bold]{command.out}/figure13_quick.png[/] first: with a prior there is uncertainty where all data "
+        f"said zero. Then [bold]{command.out}/curves_quick.png[/]: who is uncertain explores."
     )
     return 0
 

@@ -48,8 +48,7 @@ def reproduce(
 ) -> Result:
     """Run an experiment and write its rows and figures to a folder.
 
-    Experiments that consist of many runs write rows as runs finish, to one file per budget; others write nothing
-    before they are done.
+    Experiments that consist of many runs write rows as runs finish; others write nothing before they are done.
 
     Args:
         name: Name of the experiment, one of `NAMES`.
@@ -87,8 +86,7 @@ def reproduce(
         stamp = {"experiment": name, "budget": budget, "version": __version__, "rows_version": ROWS_VERSION}
         write_rows(path, [{**stamp, **row} for row in module.run(budget, report)])
     rows = rows_of(name, budget, out)  # what is drawn is what is in the file
-    stem = f"{name}_{budget}" if hasattr(module, "ladders") else name
-    paths = [path, *save_figure(module.figure(rows), out, stem)]
+    paths = [path, *save_figure(module.figure(rows), out, f"{name}_{budget}")]
     return Result(rows, paths, module.summary(rows))
 
 
@@ -119,9 +117,7 @@ def rows_path(name: str, budget: str, out: Path) -> Path:
     Returns:
         The path.
     """
-    module = experiment(name)
-    stem = getattr(module, "SAME_RUNS", name)
-    return out / (f"{stem}_{budget}.csv" if hasattr(module, "ladders") else f"{stem}.csv")
+    return out / f"{getattr(experiment(name), 'SAME_RUNS', name)}_{budget}.csv"
 
 
 def rows_of(name: str, budget: str, out: Path) -> list[Row]:

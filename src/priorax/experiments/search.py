@@ -96,7 +96,7 @@ def rank(rows: list[Row], method: str, changes: Changes) -> tuple[float, ...]:
     every = max((size for size, found in by_size.items() if np.all(np.isfinite(found))), default=0)
     some = max((size for size, found in by_size.items() if np.any(np.isfinite(found))), default=0)
     times = [time for time in by_size.get(some, []) if np.isfinite(time)]
-    return every, some, -float(np.mean(times)) if times else -np.inf
+    return float(every), float(some), -float(np.mean(times)) if times else -np.inf
 
 
 def best(rows: list[Row], method: str) -> Changes:
@@ -154,5 +154,5 @@ def summary(rows: list[Row]) -> list[tuple[str, ...]]:
             chosen = best(rows, method)
             every, some, time = rank(rows, method, chosen)
             shown = f"{-time:.0f}" if np.isfinite(time) else "-"
-            table.append((method, words(chosen), str(every), str(some), shown))
+            table.append((method, words(chosen), f"{every:g}", f"{some:g}", shown))
     return table

@@ -1,7 +1,8 @@
 """Experiments that consist of many runs: rows are written as runs finish, and interrupted sweeps continue.
 
 Such a module has `ladders(budget)`, which returns lists of levels of tasks (`priorax.analysis.parallel`), and may have
-`outcome(result)`, which makes rows of a run; by default one row with its learning time.
+`outcome(result)`, which makes rows of a run; by default one row with its learning time. A task may also be a
+measurement that trains no agent and returns rows itself.
 
 The CSV file records what is done. Beside it, `NAME.settings.json` has all hyperparameters of each run, by the id in the
 column `settings`. A run is not repeated if it has rows made with `ROWS_VERSION` and the same hyperparameters; rows of
@@ -104,12 +105,12 @@ def run_sweep(
 
     report(len(known) / len(wanted), f"{len(known)} of at most {len(wanted)} runs")
     for item, result in climb(ladders, done):
-        new = [{**stamp, **_row(item), **row} for row in outcome(result)]
+        new = [{**stamp, **_row(item), **row} for row in (result if item.measure else outcome(result))]
         kept.extend(new)
         known[_identity(new[0])] = new[0]
         book.add(item)
-        write_rows(path, sorted(kept, key=lambda row: (row["name"], row["size"], row["seed"])))
-        report(len(known) / len(wanted), f"{item.name}: {_told(result)}")
+        write_rows(path, sorted(kept, key=_order))
+        report(len(known) / len(wanted), f"{item.name}{_told(result)}")
     return select(path, ladders)
 
 
@@ -157,6 +158,8 @@ class _Settings:
 
 def _completed(stored: Mapping[str, Any]) -> dict[str, Any]:
     """Add settings that did not exist when a row was made, at their defaults, which keep earlier behaviour."""
+    if "agent" not in stored:
+        return dict(stored)
     kind = agent_spec(stored["agent"]).settings
     defaults = {field.name: field.default for field in dataclasses.fields(kind)}
     return {**_plain(defaults), **stored}
@@ -165,7 +168,8 @@ def _completed(stored: Mapping[str, Any]) -> dict[str, Any]:
 def hours(ladders: Sequence[Any]) -> float:
     """Estimate an upper bound of the duration on two cores.
 
-    It assumes that every run takes all its episodes, and `bsp` on DeepSea twice its usual learning time.
+    It assumes that every run takes all its episodes, and `bsp` on DeepSea twice its usual learning time. Measurements
+    that train no agent are left out.
 
     Args:
         ladders: Ladders of tasks.
@@ -173,13 +177,19 @@ def hours(ladders: Sequence[Any]) -> float:
     Returns:
         The hours.
     """
-    return sum(_milliseconds(item.arguments) for item in _tasks(ladders)) / 1000 / 3600 / 2
+    return sum(_milliseconds(item.arguments) for item in _tasks(ladders) if not item.measure) / 1000 / 3600 / 2
+
+
+def _order(row: Row) -> tuple[str, int, int]:
+    return str(row["name"]), int(row.get("size", 0)), int(row.get("seed", 0))
 
 
 def _told(result: Any) -> str:
+    if isinstance(result, list):
+        return ""
     if not result.tells_regret:
-        return f"{result.steps:,} steps"
-    return f"N={result.size} {result.episodes_to_learn or 'not learned'}"
+        return f": {result.steps:,} steps"
+    return f": N={result.size} {result.episodes_to_learn or 'not learned'}"
 
 
 def _milliseconds(spec: dict[str, Any]) -> float:
@@ -197,6 +207,8 @@ def _milliseconds(spec: dict[str, Any]) -> float:
 
 def _row(item: Task) -> dict[str, Any]:
     spec = item.arguments
+    if item.measure is not None:
+        return {"name": item.name, **spec, "settings": fingerprint(hyperparameters(item))}
     changes = " ".join(f"{name}={value}" for name, value in sorted(spec["changes"].items()))
     return {
         "name": item.name,
@@ -219,9 +231,12 @@ def hyperparameters(item: Task) -> dict[str, Any]:
         item: The run.
 
     Returns:
-        Values by name; `agent` is the agent.
+        Values by name; `agent` is the agent. Of a measurement its function, as `measure`, and the arguments but for the
+        seed.
     """
     spec = item.arguments
+    if item.measure is not None:
+        return {"measure": item.measure.__name__, **_plain({k: v for k, v in spec.items() if k != "seed"})}
     chosen: Settings = settings(spec["agent"], spec.get("preset", "tuned"), **spec["changes"])
     return {"agent": spec["agent"], **_plain(dataclasses.asdict(chosen))}
 
