@@ -6,7 +6,7 @@ USE := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup --durations=10
 
-.PHONY: demo test test-slow lint format bench docs clean
+.PHONY: demo test test-slow lint format numbers bench docs clean
 
 demo: $(USE)
 	$(BIN)/priorax demo --out demo
@@ -24,6 +24,10 @@ lint: $(DEV)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Every measured number in README.md, results/README.md and docs/, recomputed from the rows in results/.
+numbers: $(DEV)
+	$(BIN)/python -m tools.numbers
 
 format: $(DEV)
 	$(BIN)/ruff check --fix .
