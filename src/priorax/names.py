@@ -73,6 +73,7 @@ EXPERIMENTS = (
     "table1",
     "search",
     "masks",
+    "controls",
     "curves",
     "novelty",
     "ablation",
