@@ -27,12 +27,13 @@ from priorax.beliefs import (
     TableCount,
     method,
 )
+from priorax.files import BadFile, Content, read, write, write_atomically
 from priorax.heads import C51, Classes, Gaussian, Quantiles, Scalar
 from priorax.networks import MLP, Convnet, Dueling, Pair, Table, as_network
 from priorax.noise import NOISES
 from priorax.noise import Gaussian as GaussianNoise
 from priorax.priors import Around, Constant, Function, Linear, RandomFourier, Tabulated
-from priorax.storage import BadFile, Content, describe, read, rebuild, write, write_atomically
+from priorax.storage import describe, rebuild
 
 KEY = jax.random.key(0)
 X = np.random.default_rng(0).standard_normal((20, 3)).astype(np.float32)
@@ -281,7 +282,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_rest(tmp_path):
     write_atomically(target, b"old")
     script = (
         "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
-        "from priorax.storage import write_atomically;"
+        "from priorax.files import write_atomically;"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000));"
         "write_atomically(sys.argv[1], b'x' * 100_000)"
     )

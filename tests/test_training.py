@@ -17,7 +17,7 @@ from priorax import Explorer, train
 from priorax.agents import agent_spec, build, settings
 from priorax.cli import main
 from priorax.envs.interface import Task
-from priorax.storage import BadFile
+from priorax.files import BadFile
 from priorax.training import trainer
 from priorax.training.backends import scan
 from priorax.training.folder import read_episodes

@@ -17,10 +17,10 @@ import numpy as np
 from priorax.checks import one_of, positive_int
 from priorax.estimators import PriorEnsembleClassifier, PriorEnsembleRegressor, tables
 from priorax.estimators.tables import Cells
+from priorax.files import write_atomically
 from priorax.model_folder import Model, load_model, refuse_folder, write_model
 from priorax.report import calibration as calibrations
 from priorax.report.calibration import Calibration
-from priorax.storage import write_atomically
 
 MIN_ROWS, MAX_CLASSES = 20, 50
 """Fewest rows with a target, and most classes."""

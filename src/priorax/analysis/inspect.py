@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from priorax.agents import settings
-from priorax.storage import BadFile, read
+from priorax.files import BadFile, read
 from priorax.training.checkpoint import Checkpoints
 from priorax.training.folder import as_json, read_config
 

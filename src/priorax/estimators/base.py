@@ -300,7 +300,7 @@ class PriorEnsemble(BaseEstimator):
             The fitted estimator.
 
         Raises:
-            BadFile: If the file is damaged or describes something invalid (`priorax.storage.BadFile`).
+            BadFile: If the file is damaged or describes something invalid (`priorax.files.BadFile`).
             FileNotFoundError: If the file does not exist.
         """
         return files.load(cls, path, own)

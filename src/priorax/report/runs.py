@@ -16,7 +16,7 @@ from priorax.agents import agent_spec, settings
 from priorax.agents.settings import hints
 from priorax.envs import make_environment
 from priorax.envs.registry import EnvironmentSpec, known_environment
-from priorax.storage import BadFile
+from priorax.files import BadFile
 from priorax.training.folder import as_json
 from priorax.training.request import parse_changes
 

@@ -27,7 +27,7 @@ from tensorboardX.proto.event_pb2 import Event
 from tensorboardX.summary import scalar
 
 from priorax.agents import Settings
-from priorax.storage import BadFile, write_atomically
+from priorax.files import BadFile, write_atomically
 from priorax.training.checkpoint import Checkpoints, Commit
 from priorax.training.records import Episode, Snapshot
 from priorax.version import __version__

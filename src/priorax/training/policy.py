@@ -16,7 +16,8 @@ from priorax.agents.deploy import deploy as deployed_of
 from priorax.agents.settings import from_json
 from priorax.checks import one_of
 from priorax.envs.interface import Interface
-from priorax.storage import BadFile, restore_tree
+from priorax.files import BadFile
+from priorax.storage import restore_tree
 from priorax.training.checkpoint import Checkpoints
 from priorax.training.folder import read_config
 

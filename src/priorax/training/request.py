@@ -6,7 +6,7 @@ from typing import Any
 
 from priorax.agents import AgentSpec, agent_spec, setting_of
 from priorax.agents.settings import checked_all, parse
-from priorax.storage import BadFile
+from priorax.files import BadFile
 from priorax.training.folder import read_config
 
 NAMES: dict[str, Any] = {
