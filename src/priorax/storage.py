@@ -20,14 +20,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from priorax import beliefs, heads, networks, noise, priors
+from priorax import beliefs, convnets, heads, networks, noise, priors
 from priorax.beliefs import Belief, BeliefState
 from priorax.files import BadFile, Content, read, reading, short, write
 
 KINDS: dict[str, type] = {
     kind.__name__ if module is not heads else f"head.{kind.__name__}": kind
     for module, kinds in {
-        networks: (networks.MLP, networks.Table, networks.Convnet, networks.Dueling),
+        networks: (networks.MLP, networks.Table, networks.Dueling),
+        convnets: (convnets.Convnet,),
         priors: (priors.Linear, priors.RandomFourier, priors.Constant, priors.Tabulated, priors.Around),
         heads: (heads.Scalar, heads.Gaussian, heads.Classes, heads.C51, heads.Quantiles),
         noise: (noise.Gaussian,),

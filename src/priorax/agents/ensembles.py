@@ -19,8 +19,9 @@ from priorax.beliefs import (
     SharedTorso,
     TableCount,
 )
+from priorax.convnets import NATURE, SMALL_NET, Convnet
 from priorax.envs.interface import Task
-from priorax.networks import MLP, NATURE, SMALL_NET, Convnet, Dueling, Network, Table
+from priorax.networks import MLP, Dueling, Network, Table
 from priorax.priors import Around, Linear, Tabulated
 
 

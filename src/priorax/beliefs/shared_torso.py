@@ -25,8 +25,9 @@ from priorax.beliefs.base import (
 )
 from priorax.beliefs.ensemble import Ensemble
 from priorax.checks import positive_int
+from priorax.convnets import Convnet
 from priorax.heads import Head
-from priorax.networks import Convnet, Network, as_network
+from priorax.networks import Network, as_network
 
 
 class Parts(NamedTuple):

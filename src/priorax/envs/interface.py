@@ -11,8 +11,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from priorax.convnets import SMALL_NET, least_side
 from priorax.envs.base import action_bound, input_scale, num_states
-from priorax.networks import SMALL_NET, least_side
 
 SMALLEST_PICTURE = least_side(SMALL_NET)
 """Smallest height and width in pixels for convolutions. Smaller byte arrays are treated as numbers, such as the codes
