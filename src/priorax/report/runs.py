@@ -15,7 +15,8 @@ import numpy as np
 from priorax.agents import agent_spec, settings
 from priorax.agents.settings import hints
 from priorax.envs import make_environment
-from priorax.envs.registry import EnvironmentSpec, known_environment
+from priorax.envs.catalogue import EnvironmentSpec
+from priorax.envs.registry import known_environment
 from priorax.files import BadFile
 from priorax.training.folder import as_json
 from priorax.training.request import parse_changes
