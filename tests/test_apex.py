@@ -22,7 +22,7 @@ from priorax.training.backends.ray.cluster import PATIENCE, Calls, Worker, sessi
 from priorax.training.backends.ray.rollout import Rollout, RolloutPlan, Weights
 from priorax.training.backends.ray.shard import Chunk, Shard, ShardPlan
 from priorax.training.checkpoint import Checkpoints
-from priorax.training.folder import read_episodes
+from priorax.training.run_files import read_episodes
 from priorax.training.setup import Workers, set_up
 from priorax.training.trainer import train
 

@@ -16,7 +16,7 @@ from priorax.agents.settings import EnsembleSettings, hints
 from priorax.names import AGENTS
 from priorax.replay import DeviceReplay, Stored, Transition
 from priorax.training.backends.scan import CHUNK, prepare, run_chunk, start
-from priorax.training.folder import read_episodes
+from priorax.training.run_files import read_episodes
 
 DISCOUNT = 0.9
 ONE, FIRST, SECOND, GOOD, BAD, CHOICE = range(6)

@@ -14,9 +14,9 @@ from priorax.agents import settings
 from priorax.cli import parse
 from priorax.report.runs import command, find_runs, group_runs
 from priorax.report.runs_page import POINTS, write_report
-from priorax.training.folder import as_json
 from priorax.training.records import Episode
 from priorax.training.request import parse_changes
+from priorax.training.run_files import as_json
 
 FEW = {"num_members": 10, "capacity": 500, "batch_size": 32}
 EPISODES = {"bsp": 60, "eps_greedy": 12}

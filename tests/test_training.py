@@ -20,7 +20,7 @@ from priorax.envs.interface import Task
 from priorax.files import BadFile
 from priorax.training import trainer
 from priorax.training.backends import scan
-from priorax.training.folder import read_episodes
+from priorax.training.run_files import read_episodes
 
 SMALL = {"num_members": 4, "widths": (8,), "batch_size": 16, "capacity": 300}
 RUN = {"agent": "bsp", "env": "deep_sea", "size": 5, "seed": 1, "changes": SMALL}

@@ -10,7 +10,7 @@ import numpy as np
 from priorax.agents import settings
 from priorax.files import BadFile, read
 from priorax.training.checkpoint import Checkpoints
-from priorax.training.folder import as_json, read_config
+from priorax.training.run_files import as_json, read_config
 
 Facts = list[tuple[str, str]]
 

@@ -18,10 +18,10 @@ from priorax.checks import checked_seed
 from priorax.envs import GYMNASIUM, Environment, Held
 from priorax.envs.jax.cartpole import CartpoleSwingup
 from priorax.training.backends.scan import prepare
-from priorax.training.folder import read_config
 from priorax.training.policy import interface_in, restored
 from priorax.training.policy import load as load_policy
 from priorax.training.request import resumed
+from priorax.training.run_files import read_config
 
 FRAMES = 25
 """Of a film, each second, at most."""

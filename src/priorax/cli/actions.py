@@ -282,7 +282,7 @@ def _episode(command: Watch, run: Path) -> int:
     from priorax.envs import GYMNASIUM
     from priorax.envs.registry import lives_on_host
     from priorax.report.episodes import array_frames, cartpole_frames, draws, write_gif
-    from priorax.training.folder import read_config
+    from priorax.training.run_files import read_config
 
     env = str(read_config(run).get("env"))
     if env.startswith(GYMNASIUM) and not command.mujoco:

@@ -26,7 +26,7 @@ def train(command: Train) -> int:
     Raises:
         ValueError: If the run must be resumed in another way, or options do not go together.
     """
-    from priorax.training.folder import read_config
+    from priorax.training.run_files import read_config
 
     before = read_config(command.resume) if command.resume else {}
     if str(before.get("env")).startswith("object:"):
@@ -46,7 +46,7 @@ def apex(command: Apex) -> int:
     Returns:
         The exit code.
     """
-    from priorax.training.folder import read_config
+    from priorax.training.run_files import read_config
     from priorax.training.setup import Workers
 
     before = read_config(command.resume) if command.resume else {}
@@ -137,8 +137,8 @@ def _tried(command: Train, before: Mapping[str, Any]) -> dict[str, Any]:
 
 def _asked(command: Any, defaults: Mapping[str, Any]) -> tuple[Path, dict[str, Any]]:
     """The folder of a run, and its arguments: new ones, or as they were when the run goes on."""
-    from priorax.training.folder import read_config
     from priorax.training.request import parse_changes, resumed
+    from priorax.training.run_files import read_config
 
     given = {name: getattr(command, name) for name in defaults if getattr(command, name) is not None}
     before = read_config(command.resume).get("agent") if command.resume is not None else None

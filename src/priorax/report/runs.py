@@ -18,8 +18,8 @@ from priorax.envs import make_environment
 from priorax.envs.catalogue import EnvironmentSpec
 from priorax.envs.registry import known_environment
 from priorax.files import BadFile
-from priorax.training.folder import as_json
 from priorax.training.request import parse_changes
+from priorax.training.run_files import as_json
 
 DEPTH = 2
 """Folder levels below the given ones that are searched for runs."""

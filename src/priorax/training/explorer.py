@@ -23,11 +23,12 @@ from priorax.envs.interface import Interface
 from priorax.progress import count_bar
 from priorax.training.checkpoint import Checkpoints
 from priorax.training.evaluate import Evaluations
-from priorax.training.folder import RunFolder, read_config, read_episodes, replaced
+from priorax.training.folder import RunFolder, replaced
 from priorax.training.history import History
 from priorax.training.policy import Policy, interface_in, restored
 from priorax.training.records import Episode, Round, mean_of_last
 from priorax.training.request import NAMES, resumed
+from priorax.training.run_files import read_config, read_episodes
 from priorax.training.setup import set_up
 from priorax.training.trainer import Trainer
 

@@ -19,7 +19,7 @@ from priorax.envs.interface import Interface
 from priorax.files import BadFile
 from priorax.storage import restore_tree
 from priorax.training.checkpoint import Checkpoints
-from priorax.training.folder import read_config
+from priorax.training.run_files import read_config
 
 
 class Policy:

@@ -7,7 +7,7 @@ from typing import Any
 from priorax.agents import AgentSpec, agent_spec, setting_of
 from priorax.agents.settings import checked_all, parse
 from priorax.files import BadFile
-from priorax.training.folder import read_config
+from priorax.training.run_files import read_config
 
 NAMES: dict[str, Any] = {
     "agent": "bsp",
