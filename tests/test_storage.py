@@ -124,7 +124,7 @@ def test_a_shared_torso_is_in_the_file(tmp_path):
 def test_no_kind_is_forgotten_above():
     """Whatever these modules have that a belief can hold is in one of the lists."""
     tested = {type(part) for part in (*NETWORKS, *PRIORS, *HEADS, *OPTIMIZERS, *DENSITIES)}
-    for module in (networks, convnets, priors, heads, beliefs.base, beliefs.counts):
+    for module in (networks, convnets, priors, heads, beliefs.gradient, beliefs.counts):
         for kind in vars(module).values():
             ours = dataclasses.is_dataclass(kind) and kind.__module__ == module.__name__
             if ours and not issubclass(kind, eqx.Module):

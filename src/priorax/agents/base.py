@@ -265,20 +265,6 @@ def errors(info: Info, owned: Bool[Array, "stream batch"]) -> Float[Array, " bat
     return owned_mean(jnp, jnp.sqrt(jnp.maximum(info.examples, 0.0)), owned)
 
 
-def greedy(key: PRNGKeyArray, values: Float[Array, "*batch action"]) -> Int[Array, "*batch"]:
-    """Choose the greedy action, breaking ties at random.
-
-    Args:
-        key: PRNG key.
-        values: Q-values [..., action].
-
-    Returns:
-        Indices of the actions.
-    """
-    best = values == jnp.max(values, axis=-1, keepdims=True)
-    return jnp.argmax(jnp.where(best, jax.random.uniform(key, values.shape), -1.0), axis=-1)
-
-
 def best_by_mean(agent: Agent, deployed: Any, key: PRNGKeyArray, obs: Any) -> Int[Array, ""]:
     """Choose the greedy action with respect to the mean: `exploit` for discrete actions.
 
