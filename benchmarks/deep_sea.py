@@ -15,7 +15,7 @@ from priorax.agents import build, settings
 from priorax.envs.interface import Task
 from priorax.envs.jax.deep_sea import DeepSea
 from priorax.replay import DeviceReplay, Replay, Stored, Transition
-from priorax.training.backends.scan import Loop, run_chunk, start
+from priorax.training.backends.loop import Loop, run_chunk, start
 
 STEPS = 1000
 

@@ -15,7 +15,8 @@ from priorax.agents import QLearner, agent_spec, settings
 from priorax.agents.settings import EnsembleSettings, hints
 from priorax.names import AGENTS
 from priorax.replay import DeviceReplay, Stored, Transition
-from priorax.training.backends.scan import CHUNK, prepare, run_chunk, start
+from priorax.training.backends.loop import prepare, run_chunk, start
+from priorax.training.backends.scan import CHUNK
 from priorax.training.run_files import read_episodes
 
 DISCOUNT = 0.9

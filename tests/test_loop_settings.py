@@ -58,7 +58,7 @@ def test_exponents_of_epsilon_rise_over_the_lanes():
 
 
 def test_lanes_are_refused_where_there_is_one():
-    with pytest.raises(ValueError, match=r"lanes=4 is for environments on the host.*pass lanes=1, or backend='host'"):
+    with pytest.raises(ValueError, match=r"lanes=4 must be 1 in a compiled scan.*pass lanes=1, or backend='host'"):
         train("bsp", size=4, episodes=2, changes={"lanes": 4})
 
 

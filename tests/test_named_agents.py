@@ -32,7 +32,7 @@ from priorax.envs.jax.deep_sea import DeepSea
 from priorax.networks import MLP, Table
 from priorax.priors import Around, Tabulated
 from priorax.replay import Replay, Transition
-from priorax.training.backends.scan import empty_replay, learn_once, remember
+from priorax.training.backends.loop import empty_replay, learn_once, remember
 
 KEY = jax.random.key(0)
 

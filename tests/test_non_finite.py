@@ -13,7 +13,8 @@ from priorax import Explorer, train
 from priorax.agents import settings
 from priorax.checks import NonFinite
 from priorax.fitting import NonFiniteLoss
-from priorax.training.backends.scan import live, prepare
+from priorax.training.backends.loop import prepare
+from priorax.training.backends.scan import live
 
 SMALL = {"num_members": 2, "widths": (4,), "batch_size": 4, "capacity": 500, "learn_after": 4}
 

@@ -39,7 +39,7 @@ from priorax.noise import NOISES
 from priorax.priors import Tabulated
 from priorax.replay import DeviceReplay, Replay, Transition
 from priorax.storage import load, save
-from priorax.training.backends.scan import empty_replay, learn_once, remember
+from priorax.training.backends.loop import empty_replay, learn_once, remember
 from priorax.training.bandits import cumulative_regret
 
 KEY = jax.random.key(0)

@@ -14,7 +14,7 @@ from priorax.cli import main
 from priorax.envs.interface import Task
 from priorax.envs.jax.deep_sea import DeepSea
 from priorax.replay import Transition
-from priorax.training.backends.scan import remember
+from priorax.training.backends.loop import remember
 
 SIZE = 4
 

@@ -17,7 +17,7 @@ from priorax.agents.deploy import deploy
 from priorax.checks import checked_seed
 from priorax.envs import GYMNASIUM, Environment, Held
 from priorax.envs.jax.cartpole import CartpoleSwingup
-from priorax.training.backends.scan import prepare
+from priorax.training.backends.loop import prepare
 from priorax.training.policy import interface_in, restored
 from priorax.training.policy import load as load_policy
 from priorax.training.request import resumed

@@ -46,7 +46,7 @@ from priorax.networks import MLP
 from priorax.replay import Transition
 from priorax.report.plots import panels
 from priorax.report.rows import Row, where
-from priorax.training.backends.scan import empty_replay, learn_once, remember
+from priorax.training.backends.loop import empty_replay, learn_once, remember
 from priorax.training.trainer import train
 
 ROWS = {

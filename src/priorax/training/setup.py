@@ -13,7 +13,8 @@ from priorax.envs.adapt import World, as_world
 from priorax.envs.registry import known_environment, preset_for, preset_in
 from priorax.training.backends.base import Backend
 from priorax.training.backends.host import HostBackend, build_for
-from priorax.training.backends.scan import ScanBackend, prepare
+from priorax.training.backends.loop import prepare
+from priorax.training.backends.scan import ScanBackend
 from priorax.training.prior_scale import with_proposal, without_auto
 from priorax.training.run_files import describe_run
 
