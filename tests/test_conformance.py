@@ -12,7 +12,8 @@ import pytest
 
 from priorax import train
 from priorax.agents import QLearner, agent_spec, settings
-from priorax.agents.settings import EnsembleSettings, hints
+from priorax.agents.setting_values import hints
+from priorax.agents.settings import EnsembleSettings
 from priorax.names import AGENTS
 from priorax.replay import DeviceReplay, Stored, Transition
 from priorax.training.backends.loop import prepare, run_chunk, start
@@ -163,7 +164,7 @@ class TestEveryAgent:
     def test_has_masks_or_says_that_it_has_none(self, agent):
         changes, _ = prepared(agent)
         if agent_spec(agent).settings is not EnsembleSettings:
-            with pytest.raises(ValueError, match=f"setting='mask_prob' means nothing for agent={agent!r}"):
+            with pytest.raises(ValueError, match=f"setting='mask_prob' does not exist for agent={agent!r}"):
                 settings(agent, **{**changes, "mask_prob": 0.5})
             return
         masked = settings(agent, **{**changes, "mask_prob": 0.5})

@@ -76,7 +76,7 @@ def test_it_is_listed_with_its_settings(priorax):
     words = priorax("train", "--help")
     assert all(name in words for name in ("mixture", "corridor", "walk"))
     words = priorax("train", "--agent", "mixture", "--set", "mask_prob=0.5", code=2)
-    assert "setting='mask_prob' means nothing for --agent mixture" in words
+    assert "setting='mask_prob' does not exist for --agent mixture" in words
     assert "is called 'mixture' here" in priorax("train", "--agent", "bayesian_bootstrap", code=2)
 
 

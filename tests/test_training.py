@@ -412,11 +412,11 @@ def test_any_gymnax_environment_with_discrete_actions_can_be_trained_in():
     assert result.episodes_to_learn is None, "what would be optimal, nobody told"
     assert not result.tells_regret
     continuous, _ = gymnax.make("Pendulum-v1")
-    with pytest.raises(ValueError, match="these are continuous; use 'd4pg'"):
+    with pytest.raises(ValueError, match="the environment has continuous ones; use agent='d4pg'"):
         train("bsp", continuous, episodes=2)
     small = {"widths": (8,), "batch_size": 8, "capacity": 500, "lowest": -100.0, "highest": 0.0}
     assert train("d4pg", continuous, episodes=1, changes=small).history[0].length == 200
-    with pytest.raises(ValueError, match="d4pg needs continuous actions"):
+    with pytest.raises(ValueError, match="agent='d4pg' needs continuous actions"):
         train("d4pg", env, episodes=1, changes=small)
 
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from priorax.agents import agent_spec
-from priorax.agents.settings import hints
+from priorax.agents.setting_values import hints
 from priorax.training.backends.base import Backend
 from priorax.training.policy import load
 from priorax.training.records import Result

@@ -63,7 +63,7 @@ def show_agents(command: Agents) -> int:
     if command.name is None:
         return _list_agents(command.preset)
     from priorax.agents import agent_spec
-    from priorax.agents.settings import meanings, type_name
+    from priorax.agents.setting_values import meanings, type_name
 
     spec = agent_spec(command.name)
     values, others = _values(spec, command.preset)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from priorax.agents import agent_spec, settings
-from priorax.agents.settings import hints
+from priorax.agents.setting_values import hints
 from priorax.envs import make_environment
 from priorax.envs.catalogue import EnvironmentSpec
 from priorax.envs.registry import known_environment

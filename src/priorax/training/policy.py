@@ -13,7 +13,7 @@ from priorax import storage
 from priorax.agents import Agent, agent_spec, build
 from priorax.agents.deploy import Values, best, values
 from priorax.agents.deploy import deploy as deployed_of
-from priorax.agents.settings import from_json
+from priorax.agents.setting_values import from_json
 from priorax.checks import one_of
 from priorax.envs.interface import Interface
 from priorax.files import BadFile

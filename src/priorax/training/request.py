@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from priorax.agents import AgentSpec, agent_spec, setting_of
-from priorax.agents.settings import checked_all, parse
+from priorax.agents.setting_values import checked_all, parse
 from priorax.files import BadFile
 from priorax.training.run_files import read_config
 
