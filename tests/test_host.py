@@ -16,7 +16,7 @@ import pytest
 from priorax.agents import PRESETS, build, settings
 from priorax.beliefs import values_of
 from priorax.envs.host.vector import CompiledWorld
-from priorax.envs.interface import Task
+from priorax.envs.interface import TaskSpec
 from priorax.envs.jax.pixels import PixelDeepSea
 from priorax.envs.registry import make_world
 from priorax.replay import FrameReplay, owned_mean
@@ -44,7 +44,7 @@ def tiny_settings(**changes):
 
 
 def small_agent(**changes):
-    return build("bsp", tiny_settings(**changes), Task(2))
+    return build("bsp", tiny_settings(**changes), TaskSpec(2))
 
 
 def small_world(lanes=2, size=4):
@@ -140,7 +140,7 @@ def test_prior_values_sent_along_are_the_priors(played):
 def test_epsilons_are_those_of_ape_x():
     def epsilons(ladder, lanes, num_lanes, ended=0, episodes=0):
         chosen = settings("eps_greedy", "small", epsilon=0.4, epsilon_ladder=ladder, epsilon_episodes=episodes)
-        return build("eps_greedy", chosen, Task(2)).epsilon_at(ended, np.array(lanes), num_lanes)
+        return build("eps_greedy", chosen, TaskSpec(2)).epsilon_at(ended, np.array(lanes), num_lanes)
 
     np.testing.assert_allclose(epsilons(7.0, [0, 1, 2], 3), 0.4 ** np.array([1, 4.5, 8]), rtol=1e-5)
     np.testing.assert_allclose(epsilons(7.0, [1, 2], 3), 0.4 ** np.array([4.5, 8]), rtol=1e-5)

@@ -14,7 +14,7 @@ from priorax import names
 from priorax.agents import PRESETS, AgentSpec, Settings, agent_spec, agents, build, register, registry, settings
 from priorax.agents.setting_values import checked, from_json, hints, meanings, parse
 from priorax.agents.settings import EnsembleSettings, QSettings
-from priorax.envs.interface import Interface, Sight, Task
+from priorax.envs.interface import Interface, Sight, TaskSpec
 
 TABLE = json.loads((Path(__file__).parent / "data" / "agents.json").read_text())
 SCALE = (1.0, 0.5, 2.0, 1.0, 0.1)
@@ -196,7 +196,7 @@ def test_a_preset_for_pictures_is_refused_by_agents_without_a_torso(agent):
 
 def test_settings_of_another_agent_are_refused():
     with pytest.raises(ValueError, match="settings=NoisySettings must be EnsembleSettings for agent='bsp'"):
-        build("bsp", settings("noisy"), Task(2, 4))
+        build("bsp", settings("noisy"), TaskSpec(2, 4))
 
 
 @dataclass(frozen=True)

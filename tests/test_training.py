@@ -16,7 +16,7 @@ import pytest
 from priorax import Explorer, train
 from priorax.agents import agent_spec, build, settings
 from priorax.cli import main
-from priorax.envs.interface import Task
+from priorax.envs.interface import TaskSpec
 from priorax.files import BadFile
 from priorax.training import trainer
 from priorax.training.backends import scan
@@ -426,7 +426,7 @@ def test_a_name_a_spec_and_an_agent_object_train_alike(backend, tmp_path):
     changes = {**SMALL, "lanes": 1}
     named = train("bsp", **run, changes=changes)
     assert train(agent_spec("bsp"), **run, changes=changes).history == named.history
-    built = build("bsp", settings("bsp", **changes), Task(2, num_states=16, horizon=4))
+    built = build("bsp", settings("bsp", **changes), TaskSpec(2, num_states=16, horizon=4))
     mine = train(built, **run, out=tmp_path)
     assert mine.history == named.history and mine.agent == "object:QLearner"
     longer = {**run, "episodes": 20}

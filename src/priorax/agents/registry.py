@@ -23,7 +23,7 @@ from priorax.agents.presets import PRESETS, Preset
 from priorax.agents.setting_values import checked, hints
 from priorax.agents.settings import Settings
 from priorax.checks import one_of
-from priorax.envs.interface import Interface, Task
+from priorax.envs.interface import Interface, TaskSpec
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class AgentSpec:
     """The name, as in `priorax train --agent NAME`."""
     settings: type[Settings]
     """The class of its hyperparameters."""
-    build: Callable[[Any, Task], Agent]
+    build: Callable[[Any, TaskSpec], Agent]
     """Function that builds the agent from an instance of that class and a description of the environment."""
     summary: str = ""
     """One-line description, for lists."""
@@ -228,7 +228,9 @@ def setting_of(spec: AgentSpec, name: str) -> str:
     )
 
 
-def build(agent: str | AgentSpec, settings: Settings, interface: Interface | Task, optimal_values: Any = None) -> Agent:
+def build(
+    agent: str | AgentSpec, settings: Settings, interface: Interface | TaskSpec, optimal_values: Any = None
+) -> Agent:
     """Build an agent.
 
     Args:
@@ -249,7 +251,7 @@ def build(agent: str | AgentSpec, settings: Settings, interface: Interface | Tas
             f"settings={type(settings).__name__} must be {spec.settings.__name__} for agent={spec.name!r}; pass "
             f"settings({spec.name!r})"
         )
-    task = interface.task() if isinstance(interface, Interface) else interface
+    task = interface.task_spec() if isinstance(interface, Interface) else interface
     if optimal_values is not None:
         task = dataclasses.replace(task, optimal_values=optimal_values)
     if spec.continuous and task.bound is None:

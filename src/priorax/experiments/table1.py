@@ -36,7 +36,7 @@ from matplotlib.figure import Figure
 from priorax.agents import RLSVI, QLearner, Tabular, build, settings
 from priorax.agents.tabular import Model
 from priorax.beliefs import Belief, BeliefState, Method, method, plain_batch, values_of
-from priorax.envs.interface import Task
+from priorax.envs.interface import TaskSpec
 from priorax.experiments import Report
 from priorax.experiments.bandits import regret_curve
 from priorax.experiments.figure2 import actions
@@ -229,7 +229,7 @@ def multi_step(name: str, preset: str) -> Measured:
     changes: dict[str, Any] = {"sample_outcomes": True, "epsilon": None} if name == "c51" else {}
     known = AGENT.get(name, name)
     chosen = settings(known, discount=1.0, capacity=CHAIN * REPEATS, **changes)
-    agent = build(known, chosen, Task(1, CHAIN))
+    agent = build(known, chosen, TaskSpec(1, CHAIN))
     assert isinstance(agent, QLearner)
     state = _chain_learned(agent, STEPS[preset], leave_last=name == "count")
     ends = jnp.array([0, last])

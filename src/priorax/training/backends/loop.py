@@ -18,7 +18,7 @@ from priorax.agents.base import errors
 from priorax.beliefs import Info
 from priorax.checks import positive_int
 from priorax.envs import Environment, Held, make_environment
-from priorax.envs.interface import task_of_environment
+from priorax.envs.interface import task_spec_of
 from priorax.replay import Buffer, DeviceReplay, Stored, Transition
 
 
@@ -353,7 +353,7 @@ def prepare(
     values = None
     if chosen.wants_optimal_values and hasattr(world, "optimal_values"):
         values = np.reshape(world.optimal_values(params, chosen.discount), (-1, world.num_actions))
-    built: Any = agent if spec is None else build(spec, chosen, task_of_environment(world, params, values))
+    built: Any = agent if spec is None else build(spec, chosen, task_spec_of(world, params, values))
     return loop_of(built, world, chosen), key, params
 
 
