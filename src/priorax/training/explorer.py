@@ -257,14 +257,14 @@ class Explorer:
             ValueError: If the environment is missing, or differs from that of the run.
         """
         path = Path(path)
-        asked = resumed(path, {}, {}, NAMES)
-        name = asked.pop("env")
+        arguments = resumed(path, {}, {}, NAMES)
+        name = arguments.pop("env")
         if env is None:
             if name.startswith("object:"):
                 raise ValueError(f"{str(path)!r} was learned in an object ({name}); pass env=, like the one it was")
             env = name
-        changes = asked.pop("changes")
-        explorer = cls(env, **asked, **changes)
+        changes = arguments.pop("changes")
+        explorer = cls(env, **arguments, **changes)
         trainer = explorer.trainer
         trainer.setup.names["env"] = name
         config = read_config(path)

@@ -276,14 +276,14 @@ def replaced(path: Path) -> Iterator[Path]:
             lock.release()
 
 
-def _agreed(path: Path, found: dict[str, Any], asked: dict[str, Any], force: bool) -> dict[str, Any]:
+def _agreed(path: Path, found: dict[str, Any], requested: dict[str, Any], force: bool) -> dict[str, Any]:
     """Get the contents of run.json for a resumed run; settings must agree, the version may differ with `force`."""
-    if found.get("format") != asked["format"]:
+    if found.get("format") != requested["format"]:
         raise BadFile(
             f"the run in {str(path)!r} has files of format {found.get('format')}, this priorax ({__version__}) reads "
-            f"{asked['format']}; go on with priorax {found.get('version')}, or start the run again with --overwrite"
+            f"{requested['format']}; go on with priorax {found.get('version')}, or start the run again with --overwrite"
         )
-    old, new = _flat(found), _flat(asked)
+    old, new = _flat(found), _flat(requested)
     if force:  # settings that the old version did not have yet are as it behaved
         old = {**{name: new[name] for name in new if name not in old}, **old, "version": new["version"]}
     both = dict.fromkeys([*old, *new])
@@ -291,7 +291,7 @@ def _agreed(path: Path, found: dict[str, Any], asked: dict[str, Any], force: boo
     words = [f"{name} was {old.get(name)!r}, is {new.get(name)!r}" for name in both if name in differing]
     if not differing:
         versions = [*found.get("earlier_versions", []), found["version"]]
-        return asked if found["version"] == asked["version"] else {**asked, "earlier_versions": versions}
+        return requested if found["version"] == requested["version"] else {**requested, "earlier_versions": versions}
     if "version" in differing and differing <= {"version", *(new.keys() - old.keys())}:
         raise ValueError(
             f"the run in {str(path)!r} is of another version of priorax: {'; '.join(words)}; its files can be read, "

@@ -18,17 +18,17 @@ FORMAT = 3
 """Format version of the files of a run; a run of another format cannot be resumed."""
 
 
-def describe_run(asked: Mapping[str, Any], chosen: Settings) -> dict[str, Any]:
+def describe_run(arguments: Mapping[str, Any], chosen: Settings) -> dict[str, Any]:
     """Create the contents of run.json.
 
     Args:
-        asked: Arguments of the run.
+        arguments: Arguments of the run.
         chosen: Hyperparameters.
 
     Returns:
         Values by name.
     """
-    return {**asked, "settings": as_json(chosen), "version": __version__, "format": FORMAT}
+    return {**arguments, "settings": as_json(chosen), "version": __version__, "format": FORMAT}
 
 
 def as_json(chosen: Settings) -> dict[str, Any]:

@@ -55,12 +55,12 @@ class Setup(NamedTuple):
     @property
     def config(self) -> dict[str, Any]:
         """The configuration for run.json."""
-        asked = {**self.names, "backend": self.backend.name}
+        arguments = {**self.names, "backend": self.backend.name}
         if self.workers is not None:
-            asked |= {"actors": self.workers.actors, "shards": self.workers.shards}
+            arguments |= {"actors": self.workers.actors, "shards": self.workers.shards}
         if self.backend.interface is not None:
-            asked["interface"] = self.backend.interface.as_json()
-        return describe_run(asked, self.settings)
+            arguments["interface"] = self.backend.interface.as_json()
+        return describe_run(arguments, self.settings)
 
     def evaluation_seed(self, *more: int) -> int:
         """Derive the seed of an evaluation; no two evaluations share random numbers.
