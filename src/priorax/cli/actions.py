@@ -104,8 +104,8 @@ def _scale(command: Scale) -> int:
     preset = command.preset or preset_for(command.env)
     chosen = settings(command.agent, preset, **without_auto(parse_changes(command.agent, command.set)))
     lanes = chosen.lanes if lives_on_host(command.env) else 4
-    asked: dict[str, Any] = {"size": command.size, "game": command.game, "seed": command.seed, "hold": chosen.hold}
-    with contextlib.closing(make_world(command.env, lanes, **asked)) as world:
+    options: dict[str, Any] = {"size": command.size, "game": command.game, "seed": command.seed, "hold": chosen.hold}
+    with contextlib.closing(make_world(command.env, lanes, **options)) as world:
         found = propose(command.agent, chosen, world, command.seed, command.steps, command.smallest)
     print_summary(f"a prior's scale for {command.env}", found.summary())
     say(f"pass --set prior_scale={found.scale:.3g}, or prior_scale=auto to have this done at the start of a run")
