@@ -287,8 +287,8 @@ def _with_ids(id: str, ids: list[str], columns: dict[str, Iterator[str]], report
     return {id: iter(ids), **named}
 
 
-def _say_encoding(cells: Cells, asked: str | None, report: Say) -> None:
-    if asked is None and cells.encoding != "utf-8":
+def _say_encoding(cells: Cells, requested: str | None, report: Say) -> None:
+    if requested is None and cells.encoding != "utf-8":
         report(
             f"{cells.path} is not UTF-8; it is read as {ENCODINGS[cells.encoding]}. If letters come out wrong, "
             'pass the encoding, for example encoding="mac-roman"'

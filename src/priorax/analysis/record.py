@@ -56,9 +56,11 @@ def load(path: Path) -> Learned:
     Returns:
         The agent and its environment.
     """
-    asked = resumed(path, {}, {})
-    chosen = settings(asked["agent"], asked["preset"], **{**asked["changes"], "lanes": 1})  # however many it learned in
-    loop, _, params = prepare(asked["agent"], chosen, asked["env"], asked["size"], asked["seed"])
+    arguments = resumed(path, {}, {})
+    chosen = settings(
+        arguments["agent"], arguments["preset"], **{**arguments["changes"], "lanes": 1}
+    )  # however many it learned in
+    loop, _, params = prepare(arguments["agent"], chosen, arguments["env"], arguments["size"], arguments["seed"])
     state = restored(path, loop.agent, interface_in(read_config(path), path))
     env: Any = loop.env
     hold = env.times if isinstance(env, Held) else 1

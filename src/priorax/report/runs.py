@@ -269,8 +269,8 @@ def group_runs(runs: Iterable[Run]) -> list[Group]:
     """
     groups: dict[str, Group] = {}
     for run in runs:
-        asked = [run.agent, run.task, run.config["preset"], run.config.get("actors"), run.config.get("shards")]
-        key = json.dumps([asked, run.changes], sort_keys=True)
+        identity = [run.agent, run.task, run.config["preset"], run.config.get("actors"), run.config.get("shards")]
+        key = json.dumps([identity, run.changes], sort_keys=True)
         groups.setdefault(key, Group(key)).runs.append(run)
     ordered = sorted(
         groups.values(),
@@ -346,8 +346,8 @@ EVALUATING = ("evaluate_every", "evaluation_episodes", "deploy")
 
 
 def _stopped_when_learned(run: Run) -> bool:
-    asked = run.config.get("episodes")
-    return run.finished and isinstance(asked, int) and run.episodes < asked and run.learned == run.episodes
+    requested = run.config.get("episodes")
+    return run.finished and isinstance(requested, int) and run.episodes < requested and run.learned == run.episodes
 
 
 def word(value: Any) -> str:
