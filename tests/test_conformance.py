@@ -155,10 +155,10 @@ class TestEveryAgent:
     @pytest.mark.slow
     def test_goes_on_from_a_checkpoint_to_the_bit(self, agent, tmp_path):
         changes, _ = prepared(agent)
-        asked = {"agent": agent, "env": probes(agent), "changes": changes}
-        train(**asked, episodes=1000, out=tmp_path / "whole")
-        train(**asked, episodes=400, out=tmp_path / "parts")
-        train(**asked, episodes=1000, out=tmp_path / "parts", resume=True)
+        arguments = {"agent": agent, "env": probes(agent), "changes": changes}
+        train(**arguments, episodes=1000, out=tmp_path / "whole")
+        train(**arguments, episodes=400, out=tmp_path / "parts")
+        train(**arguments, episodes=1000, out=tmp_path / "parts", resume=True)
         assert read_episodes(tmp_path / "parts") == read_episodes(tmp_path / "whole")
 
     def test_has_masks_or_says_that_it_has_none(self, agent):

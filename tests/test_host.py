@@ -285,11 +285,11 @@ def test_killed_it_goes_on_from_its_last_checkpoint(tmp_path):
 @pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
 def test_a_signal_saves_what_was_counted(number, error, tmp_path):
     """Whenever it comes, there are as many rows as the checkpoint says."""
-    asked = {"agent": "bsp", "env": "gymnasium:CartPole-v1", "changes": FEW, "out": tmp_path}
+    arguments = {"agent": "bsp", "env": "gymnasium:CartPole-v1", "changes": FEW, "out": tmp_path}
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background
     with pytest.raises(error):
         train(
-            **asked,
+            **arguments,
             steps=100_000,
             checkpoint_seconds=3600.0,
             stop=lambda history: len(history) == 12 and bool(os.kill(os.getpid(), number)),
@@ -299,10 +299,10 @@ def test_a_signal_saves_what_was_counted(number, error, tmp_path):
     assert saved.episodes == 12
     steps = saved.step
     with pytest.raises(ValueError, match=rf"steps=10 is less than the {steps} steps of the run"):
-        train(**asked, steps=10, resume=True)
+        train(**arguments, steps=10, resume=True)
     with (tmp_path / "episodes.csv").open() as file:
         before = int(list(csv.DictReader(file))[-1]["cells"])
-    result = train(**asked, steps=steps + 100, resume=True)
+    result = train(**arguments, steps=steps + 100, resume=True)
     assert result.episodes > 12
     seen = [row.cells for row in result.history]
     assert seen == sorted(seen) and result.cells >= before > 0, "distinct states go on being counted"
