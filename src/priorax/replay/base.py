@@ -144,6 +144,20 @@ def owned_mean(xp: Any, size: Any, owned: Any) -> Any:
     return xp.sum(weight * size, axis=0) / xp.sum(weight, axis=0)
 
 
+def td_errors(xp: Any, losses: Any, owned: Any) -> Any:
+    """Compute the absolute TD errors of transitions from their losses, averaged over the streams that own them.
+
+    Args:
+        xp: `numpy` or `jax.numpy`.
+        losses: Losses [stream, batch], as in `Info.examples`: squared errors, for a scalar head.
+        owned: Whether the stream owns the transition, [stream, batch].
+
+    Returns:
+        Errors [batch], for priorities.
+    """
+    return owned_mean(xp, xp.sqrt(xp.maximum(losses, 0.0)), owned)
+
+
 class Window(NamedTuple):
     """Step j of the windows that begin at a batch of transitions."""
 

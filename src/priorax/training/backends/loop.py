@@ -14,12 +14,11 @@ import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
 from priorax.agents import Agent, AgentSpec, Settings, agent_spec, build
-from priorax.agents.base import errors
 from priorax.beliefs import Info
 from priorax.checks import positive_int
 from priorax.envs import Environment, Held, make_environment
 from priorax.envs.interface import task_spec_of
-from priorax.replay import Buffer, DeviceReplay, Stored, Transition
+from priorax.replay import Buffer, DeviceReplay, Stored, Transition, td_errors
 
 
 class Live(NamedTuple):
@@ -272,7 +271,7 @@ def learn_once(agent: Agent, state: Any, buffer: Buffer, key: PRNGKeyArray) -> t
     sampled = replay.sample(buffer, key_sample)
     state, info = agent.learn(state, sampled, key_learn)
     if replay.settings.priority > 0 and info.examples is not None:
-        buffer = replay.prioritise(buffer, sampled.place, errors(info, sampled.weight > 0))
+        buffer = replay.prioritise(buffer, sampled.place, td_errors(jnp, info.examples, sampled.weight > 0))
     return state, buffer, info
 
 
