@@ -14,9 +14,9 @@ from typing import Any
 
 from priorax.agents import settings
 from priorax.analysis.parallel import Task, climb
+from priorax.envs.registry import lives_on_host
 from priorax.report.rows import Row, read_rows, write_rows
 from priorax.training.records import Result
-from priorax.training.setup import choose_backend
 from priorax.version import __version__
 
 MILLISECONDS = {1: 0.15, 5: 0.5, 10: 0.9, 20: 1.7, 40: 3.5}
@@ -131,7 +131,7 @@ def hours(ladders: Sequence[Any]) -> float:
 
 def _milliseconds(spec: dict[str, Any]) -> float:
     chosen = settings(spec["agent"], spec.get("preset", "tuned"), **spec["changes"])
-    if choose_backend(spec["env"]) == "host":
+    if lives_on_host(spec["env"]):
         return spec["steps"] * (2 + 35 * chosen.updates / chosen.learn_every)
     cost = MILLISECONDS[min(MILLISECONDS, key=lambda k: abs(k - getattr(chosen, "num_members", 1)))]
     if "cartpole" in spec["env"]:
