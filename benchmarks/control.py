@@ -14,7 +14,7 @@ from benchmarks.base import Bench, best_interleaved
 from priorax.agents import settings
 from priorax.envs.host.control import ControlCartpole
 from priorax.replay import Transition
-from priorax.training.backends.scan import Loop, empty_replay, learn_once, prepare, remember, run_chunk, start
+from priorax.training.backends.loop import Loop, empty_replay, learn_once, prepare, remember, run_chunk, start
 
 STEPS = 1000
 SETTINGS = {"num_members": 20}

@@ -12,10 +12,10 @@ import jax.numpy as jnp
 
 from benchmarks.base import Bench, best_interleaved
 from priorax.agents import build, settings
-from priorax.envs.interface import Task
+from priorax.envs.interface import TaskSpec
 from priorax.envs.jax.deep_sea import DeepSea
 from priorax.replay import DeviceReplay, Replay, Stored, Transition
-from priorax.training.backends.scan import Loop, run_chunk, start
+from priorax.training.backends.loop import Loop, run_chunk, start
 
 STEPS = 1000
 
@@ -24,7 +24,7 @@ def stepper(size: int, steps: int = STEPS, agent: str = "bsp", **changes: Any) -
     """A run of an agent, compiled and under way: each call goes on by so many steps."""
     env = DeepSea(size)
     chosen = settings(agent, **changes)
-    loop = Loop(env, build(agent, chosen, Task(2, size * size)), chosen.learn_every)
+    loop = Loop(env, build(agent, chosen, TaskSpec(2, size * size)), chosen.learn_every)
     key = jax.random.key(0)
     params = env.params(key)
     box = [start(loop, key, params)]

@@ -11,7 +11,7 @@ from benchmarks.base import Bench, best_interleaved, seconds
 from benchmarks.deep_sea import STEPS, stepper
 from priorax.agents import QLearner, build, settings
 from priorax.agents.bandit import belief_sampler
-from priorax.envs.interface import Task
+from priorax.envs.interface import TaskSpec
 from priorax.experiments.bandits import BANDITS, BATCH, METHODS, UPDATES, make
 from priorax.training.bandits import compiled_regret
 
@@ -28,7 +28,7 @@ PAYS_FOR = {
 
 def parameters(name: str, **changes: Any) -> int:
     """Numbers that a belief holds: weights, and priors' weights."""
-    agent = build(name, settings(name, **changes), Task(2, SIZE * SIZE))
+    agent = build(name, settings(name, **changes), TaskSpec(2, SIZE * SIZE))
     assert isinstance(agent, QLearner)
     belief = jax.eval_shape(lambda key: agent.belief.init(key, jax.numpy.zeros((), int)), jax.random.key(0))
     return sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves((belief.params, belief.frozen)))

@@ -38,8 +38,8 @@ def apply(height, x):
 
 belief, noise = method("bsp", num_members=10, network=MLP((20, 20)), prior=(init, apply))
 state = fit(belief, (X, y), key=jax.random.key(0), noise=noise, steps=1000).state
-asked = jnp.array([[0.0], [4.0]])
-at_data, beyond = belief.functions(state, jax.random.key(1), asked)[:, :, 0].T
+points = jnp.array([[0.0], [4.0]])
+at_data, beyond = belief.functions(state, jax.random.key(1), points)[:, :, 0].T
 print("each member at x = 0:", np.round(at_data, 1))
 print("each member at x = 4:", np.round(beyond, 1))
 assert np.std(beyond) > 5 * np.std(at_data)

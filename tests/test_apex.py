@@ -22,7 +22,7 @@ from priorax.training.backends.ray.cluster import PATIENCE, Calls, Worker, sessi
 from priorax.training.backends.ray.rollout import Rollout, RolloutPlan, Weights
 from priorax.training.backends.ray.shard import Chunk, Shard, ShardPlan
 from priorax.training.checkpoint import Checkpoints
-from priorax.training.folder import read_episodes
+from priorax.training.run_files import read_episodes
 from priorax.training.setup import Workers, set_up
 from priorax.training.trainer import train
 
@@ -104,8 +104,8 @@ def test_a_run_reaches_its_steps_at_the_pace_of_its_settings(ray, tmp_path):
 
 def test_updates_keep_step_with_actions(ray):
     """Of actions: where episodes are of one, every other round of a lane only begins another."""
-    asked = {**TASK, "size": 1, "changes": {**CHANGES, "learn_every": 1, "updates": 1}}
-    result = train(**asked, steps=400, workers=Workers(1))
+    arguments = {**TASK, "size": 1, "changes": {**CHANGES, "learn_every": 1, "updates": 1}}
+    result = train(**arguments, steps=400, workers=Workers(1))
     slack, before = 2 * 16 * LANES, 32 + 16 * LANES  # due at the end; played before learning began
     assert 400 - before - slack <= result.updates <= 400 - 32
 
@@ -216,11 +216,11 @@ def test_a_signal_leaves_a_checkpoint_and_no_process(number, error, ray, tmp_pat
 
 def test_a_killed_driver_is_resumed(ray, tmp_path):
     out = tmp_path / "run"
-    asked = {**TASK, "out": str(out)}
+    arguments = {**TASK, "out": str(out)}
     code = (
         "from priorax.caching import enable_compilation_cache; from priorax.training.setup import Workers; "
         "from priorax.training.trainer import train; enable_compilation_cache(); "
-        f"train(**{asked!r}, workers=Workers(1), steps=100_000, checkpoint_seconds=0.2)"
+        f"train(**{arguments!r}, workers=Workers(1), steps=100_000, checkpoint_seconds=0.2)"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     folder, deadline, finished = out / "checkpoint", time.monotonic() + 300, 0
@@ -234,7 +234,7 @@ def test_a_killed_driver_is_resumed(ray, tmp_path):
     saved = Checkpoints(folder).last
     before, updates = saved.step, int(Checkpoints(folder).state()["state.updates"])
     assert updates > 0
-    result = train(**asked, workers=Workers(1), steps=before + 200, resume=True)
+    result = train(**arguments, workers=Workers(1), steps=before + 200, resume=True)
     assert before + 200 <= result.steps < before + 200 + LANES
     rows = read_episodes(out)
     assert [row.episode for row in rows] == list(range(1, result.episodes + 1))
@@ -244,7 +244,7 @@ def test_a_killed_driver_is_resumed(ray, tmp_path):
     assert len(old) >= 50 and max(row.step for row in old) <= before
     assert new and before < min(row.step for row in new) and {row.lane for row in new} == set(range(LANES))
     with pytest.raises(ValueError, match="actors was 1, is 2"):
-        train(**asked, workers=Workers(2), steps=before + 400, resume=True)
+        train(**arguments, workers=Workers(2), steps=before + 400, resume=True)
 
 
 def chunk(first, count):

@@ -13,8 +13,8 @@ import pytest
 from conftest import init
 from priorax import PriorEnsembleClassifier, PriorEnsembleRegressor, load, save
 from priorax.beliefs import method
+from priorax.files import BadFile, Content, read, write
 from priorax.networks import MLP
-from priorax.storage import BadFile, Content, read, write
 
 X = np.random.default_rng(0).standard_normal((20, 3)).astype(np.float32)
 QUICK = {"num_members": 2, "hidden_widths": (4,), "steps": 2, "random_state": 0}
@@ -190,7 +190,7 @@ def test_json_that_breaks_readers_is_a_bad_file(text, originals, tmp_path, monke
     for kind in LOAD:
         content = read(originals / kind)
         with monkeypatch.context() as patch:  # `write`, but for what it is to say
-            patch.setattr("priorax.storage.json.dumps", lambda *_, **__: text)
+            patch.setattr("priorax.files.json.dumps", lambda *_, **__: text)
             write(tmp_path / "file", content)
         with pytest.raises(BadFile):
             LOAD[kind](tmp_path / "file")

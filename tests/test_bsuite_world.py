@@ -67,12 +67,12 @@ class Scripted(dm_env.Environment):
 
 def theirs(bsuite_id, seed):
     """bsuite's environment with that seed, where it leaves its seed open."""
-    experiment, asked = bsuite_id.split("/")[0], dict(sweep.SETTINGS[bsuite_id])
+    experiment, settings = bsuite_id.split("/")[0], dict(sweep.SETTINGS[bsuite_id])
     if experiment == "deep_sea_stochastic":
-        return DeepSea(**asked, deterministic=False, seed=seed)
-    if experiment in ("cartpole_swingup", "umbrella_length") or "seed" in asked:
-        asked["seed"] = seed
-    return loading.load(experiment, asked)
+        return DeepSea(**settings, deterministic=False, seed=seed)
+    if experiment in ("cartpole_swingup", "umbrella_length") or "seed" in settings:
+        settings["seed"] = seed
+    return loading.load(experiment, settings)
 
 
 @pytest.mark.parametrize("experiment", WITH_DATA)

@@ -12,11 +12,13 @@ import pytest
 
 from priorax import train
 from priorax.agents import QLearner, agent_spec, settings
-from priorax.agents.settings import EnsembleSettings, hints
+from priorax.agents.setting_values import hints
+from priorax.agents.settings import EnsembleSettings
 from priorax.names import AGENTS
 from priorax.replay import DeviceReplay, Stored, Transition
-from priorax.training.backends.scan import CHUNK, prepare, run_chunk, start
-from priorax.training.folder import read_episodes
+from priorax.training.backends.loop import prepare, run_chunk, start
+from priorax.training.backends.scan import CHUNK
+from priorax.training.run_files import read_episodes
 
 DISCOUNT = 0.9
 ONE, FIRST, SECOND, GOOD, BAD, CHOICE = range(6)
@@ -153,16 +155,16 @@ class TestEveryAgent:
     @pytest.mark.slow
     def test_goes_on_from_a_checkpoint_to_the_bit(self, agent, tmp_path):
         changes, _ = prepared(agent)
-        asked = {"agent": agent, "env": probes(agent), "changes": changes}
-        train(**asked, episodes=1000, out=tmp_path / "whole")
-        train(**asked, episodes=400, out=tmp_path / "parts")
-        train(**asked, episodes=1000, out=tmp_path / "parts", resume=True)
+        arguments = {"agent": agent, "env": probes(agent), "changes": changes}
+        train(**arguments, episodes=1000, out=tmp_path / "whole")
+        train(**arguments, episodes=400, out=tmp_path / "parts")
+        train(**arguments, episodes=1000, out=tmp_path / "parts", resume=True)
         assert read_episodes(tmp_path / "parts") == read_episodes(tmp_path / "whole")
 
     def test_has_masks_or_says_that_it_has_none(self, agent):
         changes, _ = prepared(agent)
         if agent_spec(agent).settings is not EnsembleSettings:
-            with pytest.raises(ValueError, match=f"setting='mask_prob' means nothing for agent={agent!r}"):
+            with pytest.raises(ValueError, match=f"setting='mask_prob' does not exist for agent={agent!r}"):
                 settings(agent, **{**changes, "mask_prob": 0.5})
             return
         masked = settings(agent, **{**changes, "mask_prob": 0.5})

@@ -10,7 +10,7 @@ from priorax.beliefs import Adam
 from priorax.heads import C51
 from priorax.networks import MLP
 from priorax.replay import Replay
-from priorax.training.backends.scan import Loop, run_chunk, start
+from priorax.training.backends.loop import Loop, run_chunk, start
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,9 @@ import pytest
 
 from priorax import names, train
 from priorax.envs import environments, make_environment, make_world, register_environment, registry
+from priorax.envs.catalogue import EnvironmentSpec
 from priorax.envs.host.vector import CompiledWorld
-from priorax.envs.registry import EnvironmentSpec, known_environment, lives_on_host, preset_for
+from priorax.envs.registry import known_environment, lives_on_host, preset_for
 
 KNOWN = {
     "deep_sea": (False, "tuned"),

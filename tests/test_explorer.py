@@ -396,7 +396,7 @@ def test_what_was_saved_in_one_of_our_own_environments_is_loaded(tmp_path):
 
 
 def test_an_interrupted_evaluation_leaves_a_run_that_goes_on(tmp_path, monkeypatch):
-    asked = {"env": CARTPOLE, "changes": FEW, "out": tmp_path, "evaluate_every": 20, "evaluation_episodes": 1}
+    arguments = {"env": CARTPOLE, "changes": FEW, "out": tmp_path, "evaluate_every": 20, "evaluation_episodes": 1}
 
     def interrupted(self, *_):
         raise KeyboardInterrupt
@@ -404,8 +404,8 @@ def test_an_interrupted_evaluation_leaves_a_run_that_goes_on(tmp_path, monkeypat
     for _ in range(2):  # the second has no evaluations to keep
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(HostBackend, "evaluate", interrupted)
-            train(steps=400, resume=(tmp_path / "run.json").exists(), **asked)
-    result = train(steps=100, resume=True, **asked)
+            train(steps=400, resume=(tmp_path / "run.json").exists(), **arguments)
+    result = train(steps=100, resume=True, **arguments)
     assert result.steps in (100, 101), "up to the end of a round in two lanes"
     assert result.evaluation is not None
     assert len((tmp_path / "episodes.csv").read_text().splitlines()) == 1 + result.episodes

@@ -5,7 +5,7 @@ import pytest
 
 from conftest import sweep_row
 from priorax.agents import build, settings
-from priorax.envs.interface import Task
+from priorax.envs.interface import TaskSpec
 from priorax.experiments import reproduce, sweep
 from priorax.experiments.gymnasium_tasks import (
     BLOCKS,
@@ -92,7 +92,7 @@ def test_dithering_itself_is_not_held_against_an_agent():
     assert outcome(result._replace(agent="eps_greedy"))[-1]["mean_return"] == 5.0
     for game in GAMES:
         chosen = settings("eps_greedy", game.preset, **OWN["eps_greedy"])
-        chance = build("eps_greedy", chosen, Task(2, num_states=5)).epsilon_at(
+        chance = build("eps_greedy", chosen, TaskSpec(2, num_states=5)).epsilon_at(
             1000, np.arange(chosen.lanes), chosen.lanes
         )
         assert chance[CALM["eps_greedy"]] < 0.011 < chance[0] == pytest.approx(0.4)

@@ -16,7 +16,7 @@ import pytest
 from priorax.agents import PRESETS, build, settings
 from priorax.beliefs import values_of
 from priorax.envs.host.vector import CompiledWorld
-from priorax.envs.interface import Task
+from priorax.envs.interface import TaskSpec
 from priorax.envs.jax.pixels import PixelDeepSea
 from priorax.envs.registry import make_world
 from priorax.replay import FrameReplay, owned_mean
@@ -44,7 +44,7 @@ def tiny_settings(**changes):
 
 
 def small_agent(**changes):
-    return build("bsp", tiny_settings(**changes), Task(2))
+    return build("bsp", tiny_settings(**changes), TaskSpec(2))
 
 
 def small_world(lanes=2, size=4):
@@ -140,7 +140,7 @@ def test_prior_values_sent_along_are_the_priors(played):
 def test_epsilons_are_those_of_ape_x():
     def epsilons(ladder, lanes, num_lanes, ended=0, episodes=0):
         chosen = settings("eps_greedy", "small", epsilon=0.4, epsilon_ladder=ladder, epsilon_episodes=episodes)
-        return build("eps_greedy", chosen, Task(2)).epsilon_at(ended, np.array(lanes), num_lanes)
+        return build("eps_greedy", chosen, TaskSpec(2)).epsilon_at(ended, np.array(lanes), num_lanes)
 
     np.testing.assert_allclose(epsilons(7.0, [0, 1, 2], 3), 0.4 ** np.array([1, 4.5, 8]), rtol=1e-5)
     np.testing.assert_allclose(epsilons(7.0, [1, 2], 3), 0.4 ** np.array([4.5, 8]), rtol=1e-5)
@@ -285,11 +285,11 @@ def test_killed_it_goes_on_from_its_last_checkpoint(tmp_path):
 @pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
 def test_a_signal_saves_what_was_counted(number, error, tmp_path):
     """Whenever it comes, there are as many rows as the checkpoint says."""
-    asked = {"agent": "bsp", "env": "gymnasium:CartPole-v1", "changes": FEW, "out": tmp_path}
+    arguments = {"agent": "bsp", "env": "gymnasium:CartPole-v1", "changes": FEW, "out": tmp_path}
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background
     with pytest.raises(error):
         train(
-            **asked,
+            **arguments,
             steps=100_000,
             checkpoint_seconds=3600.0,
             stop=lambda history: len(history) == 12 and bool(os.kill(os.getpid(), number)),
@@ -299,10 +299,10 @@ def test_a_signal_saves_what_was_counted(number, error, tmp_path):
     assert saved.episodes == 12
     steps = saved.step
     with pytest.raises(ValueError, match=rf"steps=10 is less than the {steps} steps of the run"):
-        train(**asked, steps=10, resume=True)
+        train(**arguments, steps=10, resume=True)
     with (tmp_path / "episodes.csv").open() as file:
         before = int(list(csv.DictReader(file))[-1]["cells"])
-    result = train(**asked, steps=steps + 100, resume=True)
+    result = train(**arguments, steps=steps + 100, resume=True)
     assert result.episodes > 12
     seen = [row.cells for row in result.history]
     assert seen == sorted(seen) and result.cells >= before > 0, "distinct states go on being counted"

@@ -4,7 +4,7 @@ import pytest
 
 from priorax import Explorer, train
 from priorax.analysis.inspect import inspect
-from priorax.storage import BadFile
+from priorax.files import BadFile
 
 FEW = {"num_members": 4, "lanes": 2, "batch_size": 8, "learn_after": 8, "widths": (8,), "capacity": 500}
 

@@ -6,7 +6,7 @@ import pytest
 
 from priorax import Explorer, train
 from priorax.agents import build, settings
-from priorax.envs.interface import Task
+from priorax.envs.interface import TaskSpec
 
 
 class Told(gymnasium.Env):
@@ -45,20 +45,24 @@ def test_epsilon_is_a_schedule_over_episodes_on_the_host(episodes, tmp_path):
 
 
 def test_epsilon_may_stay_in_the_compiled_loop_too():
-    agent = build("eps_greedy", settings("eps_greedy", epsilon=0.3, epsilon_episodes=0), Task(2, 4))
+    agent = build("eps_greedy", settings("eps_greedy", epsilon=0.3, epsilon_episodes=0), TaskSpec(2, 4))
     assert float(agent.epsilon_at(10**6, np.zeros(1), 1)[0]) == pytest.approx(0.3)
-    agent = build("eps_greedy", settings("eps_greedy", epsilon=0.3, epsilon_episodes=10, epsilon_ladder=7), Task(2, 4))
+    agent = build(
+        "eps_greedy", settings("eps_greedy", epsilon=0.3, epsilon_episodes=10, epsilon_ladder=7), TaskSpec(2, 4)
+    )
     found = [float(agent.epsilon_at(episodes, np.zeros(1), 1)[0]) for episodes in (0, 5, 10, 20)]
     np.testing.assert_allclose(found, [0.3, 0.15, 0, 0], atol=1e-6)
 
 
 def test_exponents_of_epsilon_rise_over_the_lanes():
-    agent = build("eps_greedy", settings("eps_greedy", epsilon=0.3, epsilon_episodes=0, epsilon_ladder=7), Task(2, 4))
+    agent = build(
+        "eps_greedy", settings("eps_greedy", epsilon=0.3, epsilon_episodes=0, epsilon_ladder=7), TaskSpec(2, 4)
+    )
     np.testing.assert_allclose(agent.epsilon_at(0, np.arange(3), 3), 0.3 ** np.array([1, 4.5, 8]), rtol=1e-5)
 
 
 def test_lanes_are_refused_where_there_is_one():
-    with pytest.raises(ValueError, match=r"lanes=4 is for environments on the host.*pass lanes=1, or backend='host'"):
+    with pytest.raises(ValueError, match=r"lanes=4 must be 1 in a compiled scan.*pass lanes=1, or backend='host'"):
         train("bsp", size=4, episodes=2, changes={"lanes": 4})
 
 

@@ -27,12 +27,12 @@ from priorax.beliefs import (
     TableCount,
 )
 from priorax.envs import make_environment
-from priorax.envs.interface import Task
+from priorax.envs.interface import TaskSpec
 from priorax.envs.jax.deep_sea import DeepSea
 from priorax.networks import MLP, Table
 from priorax.priors import Around, Tabulated
 from priorax.replay import Replay, Transition
-from priorax.training.backends.scan import empty_replay, learn_once, remember
+from priorax.training.backends.loop import empty_replay, learn_once, remember
 
 KEY = jax.random.key(0)
 
@@ -98,11 +98,11 @@ def test_the_prior_spreads_alike_at_every_size():
     """Glorot's first layer shrinks as 1/N; the tuned scale grows as N."""
     spreads = []
     for size in (10, 40):
-        belief = build("bsp", settings("bsp"), Task(2, size * size)).belief
+        belief = build("bsp", settings("bsp"), TaskSpec(2, size * size)).belief
         state = jax.jit(belief.init)(KEY, jnp.asarray(0))
         spreads.append(float(jnp.std(belief.prior_scale * belief.prior_values(state, jnp.arange(size * size)))))
     assert spreads[0] == pytest.approx(spreads[1], rel=0.2)
-    assert build("bsp", settings("bsp", "paper"), Task(2, 1600)).belief.prior_scale == 10.0
+    assert build("bsp", settings("bsp", "paper"), TaskSpec(2, 1600)).belief.prior_scale == 10.0
 
 
 def test_a_tabulated_prior_is_the_same_function():
@@ -118,24 +118,24 @@ def test_a_tabulated_prior_is_the_same_function():
 def test_the_optimal_prior_draws_around_the_true_values():
     env = DeepSea(4)
     q = env.optimal_values(env.params(KEY), 0.99).reshape(16, 2)
-    prior = build("bsp", settings("bsp", prior="optimal", prior_scale=0.1), Task(2, 16), q).belief.prior
+    prior = build("bsp", settings("bsp", prior="optimal", prior_scale=0.1), TaskSpec(2, 16), q).belief.prior
     assert isinstance(prior, Around)
     draws = jax.vmap(lambda k: prior.init(k, jnp.asarray(0), 2))(jax.random.split(KEY, 2000))
     np.testing.assert_allclose(draws[:, :16].mean(axis=0), q, atol=0.02)
     np.testing.assert_allclose(draws.std(axis=0), 0.1, rtol=0.15)
     with pytest.raises(ValueError, match="prior='optimal' needs an environment that knows"):
-        build("bsp", settings("bsp", prior="optimal"), Task(2, 16))
+        build("bsp", settings("bsp", prior="optimal"), TaskSpec(2, 16))
 
 
 def test_linear_bsp_is_linear():
-    belief = build("bsp", settings("bsp", prior="linear", widths=()), Task(2, 9)).belief
+    belief = build("bsp", settings("bsp", prior="linear", widths=()), TaskSpec(2, 9)).belief
     state = jax.jit(belief.init)(KEY, jnp.asarray(0))
     assert len(state.params.rest) == 1, "a table and nothing behind it"
     assert float(jnp.std(belief.prior_values(state, jnp.arange(9)))) == pytest.approx(1.0, rel=0.2)
 
 
 def test_dithering_is_annealed_to_zero():
-    agent = build("eps_greedy", settings("eps_greedy", epsilon=1.0, epsilon_episodes=100, capacity=300), Task(2, 4))
+    agent = build("eps_greedy", settings("eps_greedy", epsilon=1.0, epsilon_episodes=100, capacity=300), TaskSpec(2, 4))
     state = jax.jit(agent.init)(KEY, jnp.asarray(0))
     zeros, rates = jnp.zeros(400, int), []
     act = jax.jit(lambda epsilon: agent.act(state, KEY, zeros, zeros, epsilon).action)
@@ -158,7 +158,7 @@ FROM_PIXELS = {"torso": "small", "features": 8, "widths": ()}
 def test_a_bonus_is_paid_from_pixels_around_whatever_else_was_asked_for(agent, changes):
     """It falls where the agent was and stays elsewhere; the members on their torso learn with it."""
     chosen = settings(agent, bonus_scale=0.5, batch_size=4, capacity=16, **FROM_PIXELS, **changes)
-    learner = build(agent, chosen, Task(2))
+    learner = build(agent, chosen, TaskSpec(2))
     belief = learner.belief
     assert isinstance(belief, Counts)
     assert isinstance(belief.base, Outcomes) == ("sample_outcomes" in changes)

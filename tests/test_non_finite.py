@@ -13,7 +13,8 @@ from priorax import Explorer, train
 from priorax.agents import settings
 from priorax.checks import NonFinite
 from priorax.fitting import NonFiniteLoss
-from priorax.training.backends.scan import live, prepare
+from priorax.training.backends.loop import prepare
+from priorax.training.backends.scan import live
 
 SMALL = {"num_members": 2, "widths": (4,), "batch_size": 4, "capacity": 500, "learn_after": 4}
 
@@ -65,7 +66,7 @@ def test_of_a_planner_too():
         Explorer(Odd(gymnasium.make("FrozenLake-v1")), "psrl").learn(10)
 
 
-class Given(NamedTuple):
+class Params(NamedTuple):
     """What is paid and seen in the 27th step."""
 
     reward: jax.Array
@@ -80,7 +81,7 @@ class Counted:
 
     @property
     def default_params(self):
-        return Given(jnp.nan, jnp.zeros(()))
+        return Params(jnp.nan, jnp.zeros(()))
 
     def reset(self, key, params):
         return jnp.zeros(2), jnp.zeros((), int)
@@ -98,7 +99,7 @@ def test_compiled_it_is_refused_at_the_end_of_the_chunk():
     loop, key, _ = prepare("bsp", settings("bsp", **SMALL), Counted(), 1, 0)
 
     def run(reward=0.0, seen=0.0):
-        return list(live(loop, key, Given(jnp.asarray(reward), jnp.asarray(seen)), episodes=12, chunk=20))
+        return list(live(loop, key, Params(jnp.asarray(reward), jnp.asarray(seen)), episodes=12, chunk=20))
 
     assert len(run()) == 12
     for odd, words in (

@@ -32,13 +32,14 @@ from priorax.beliefs import (
 )
 from priorax.data_sets import form_data
 from priorax.envs.jax.bandits import LinearBandit
+from priorax.files import BadFile
 from priorax.heads import C51, Head, Scalar
 from priorax.networks import MLP, Table
 from priorax.noise import NOISES
 from priorax.priors import Tabulated
 from priorax.replay import DeviceReplay, Replay, Transition
-from priorax.storage import BadFile, load, save
-from priorax.training.backends.scan import empty_replay, learn_once, remember
+from priorax.storage import load, save
+from priorax.training.backends.loop import empty_replay, learn_once, remember
 from priorax.training.bandits import cumulative_regret
 
 KEY = jax.random.key(0)

@@ -76,7 +76,7 @@ def test_it_is_listed_with_its_settings(priorax):
     words = priorax("train", "--help")
     assert all(name in words for name in ("mixture", "corridor", "walk"))
     words = priorax("train", "--agent", "mixture", "--set", "mask_prob=0.5", code=2)
-    assert "setting='mask_prob' means nothing for --agent mixture" in words
+    assert "setting='mask_prob' does not exist for --agent mixture" in words
     assert "is called 'mixture' here" in priorax("train", "--agent", "bayesian_bootstrap", code=2)
 
 
@@ -89,10 +89,19 @@ def test_help_loads_no_plug_in(installed):
 
 
 def test_killed_and_resumed_in_the_compiled_loop_it_gives_the_same_rows(priorax, installed, tmp_path):
-    asked = ["train", "--agent", "mixture", "--env", "corridor", "--size", 6, "--episodes", 3000, *SMALL]
-    priorax(*asked, "--out", "whole")
+    training = ["train", "--agent", "mixture", "--env", "corridor", "--size", 6, "--episodes", 3000, *SMALL]
+    priorax(*training, "--out", "whole")
     killed = tmp_path / "killed"
-    command = [sys.executable, "-m", "priorax.cli", *map(str, asked), "--out", "killed", "--checkpoint-seconds", "0"]
+    command = [
+        sys.executable,
+        "-m",
+        "priorax.cli",
+        *map(str, training),
+        "--out",
+        "killed",
+        "--checkpoint-seconds",
+        "0",
+    ]
     process = subprocess.Popen(command, env=installed, cwd=tmp_path, stdout=subprocess.DEVNULL)
     until = time.monotonic() + 120
     while not list(killed.glob("checkpoint/*")) and time.monotonic() < until:
@@ -126,11 +135,11 @@ def test_it_is_compared_with_ours(priorax, tmp_path):
 
 
 def test_it_trains_and_goes_on_on_the_host(priorax, tmp_path):
-    asked = ["train", "--agent", "mixture", "--env", "walk", "--size", 2, "--steps", 400, "--out", "run", *SMALL]
-    priorax(*asked, "learn_after=16")
+    training = ["train", "--agent", "mixture", "--env", "walk", "--size", 2, "--steps", 400, "--out", "run", *SMALL]
+    priorax(*training, "learn_after=16")
     config = json.loads((tmp_path / "run" / "run.json").read_text())
     assert config["backend"] == "host" and config["preset"] == "finite"
     priorax("train", "--resume", "run", "--steps", 600)
     assert json.loads((tmp_path / "run" / "result.json").read_text())["steps"] == 600
     assert "mixture" in priorax("inspect", "run")
-    assert "hold=2 is not for --env walk" in priorax(*asked, "hold=2", "--overwrite", code=2)
+    assert "hold=2 is not for --env walk" in priorax(*training, "hold=2", "--overwrite", code=2)

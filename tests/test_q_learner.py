@@ -11,7 +11,8 @@ from priorax.beliefs import Adam, Batch, Counts, Ensemble, ExactBayes, TableCoun
 from priorax.envs.jax.deep_sea import DeepSea
 from priorax.networks import MLP, Table
 from priorax.replay import DeviceReplay, Replay, Transition
-from priorax.training.backends.scan import Loop, empty_replay, learn_once, live, remember, run_chunk, start
+from priorax.training.backends.loop import Loop, empty_replay, learn_once, remember, run_chunk, start
+from priorax.training.backends.scan import live
 from priorax.training.records import Episode, episodes_to_learn, episodes_to_solve
 
 KEY = jax.random.key(0)

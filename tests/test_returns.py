@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from priorax.replay import sum_tree
-from priorax.replay.returns import Window, n_step_return
+from priorax.replay.base import Window, n_step_return
 
 BOTH = pytest.mark.parametrize("xp", [np, jnp], ids=["numpy", "jax"])
 

@@ -14,9 +14,9 @@ from priorax.agents import settings
 from priorax.cli import parse
 from priorax.report.runs import command, find_runs, group_runs
 from priorax.report.runs_page import POINTS, write_report
-from priorax.training.folder import as_json
 from priorax.training.records import Episode
 from priorax.training.request import parse_changes
+from priorax.training.run_files import as_json
 
 FEW = {"num_members": 10, "capacity": 500, "batch_size": 32}
 EPISODES = {"bsp": 60, "eps_greedy": 12}
@@ -31,8 +31,8 @@ def made(tmp_path_factory):
     for agent, episodes in EPISODES.items():
         changes = FEW if agent == "bsp" else {name: FEW[name] for name in ("capacity", "batch_size")}
         for seed in (0, 1):
-            asked = {"size": 4, "seed": seed, "episodes": episodes, "changes": changes}
-            results[agent, seed] = train(agent, "deep_sea", **asked, out=top / "inner" / f"{agent}-{seed}")
+            arguments = {"size": 4, "seed": seed, "episodes": episodes, "changes": changes}
+            results[agent, seed] = train(agent, "deep_sea", **arguments, out=top / "inner" / f"{agent}-{seed}")
     return top, results
 
 
@@ -55,9 +55,16 @@ def host_run(folder, seed=0, episodes=1000, **config):
     """A run on the host that did not happen."""
     folder.mkdir(parents=True)
     chosen = as_json(settings("bsp", "small", prior_scale=2.5, widths=(), clip=None))
-    asked = {"agent": "bsp", "env": "atari", "game": "Freeway", "size": 10, "seed": seed, "preset": "small"}
-    asked = {**asked, "backend": "host", "settings": chosen, "version": "0.1.0", "steps": 90_000, **config}
-    (folder / "run.json").write_text(json.dumps(asked))
+    config_of_run = {"agent": "bsp", "env": "atari", "game": "Freeway", "size": 10, "seed": seed, "preset": "small"}
+    config_of_run = {
+        **config_of_run,
+        "backend": "host",
+        "settings": chosen,
+        "version": "0.1.0",
+        "steps": 90_000,
+        **config,
+    }
+    (folder / "run.json").write_text(json.dumps(config_of_run))
     random = np.random.default_rng(seed)
     lengths = random.integers(20, 150, episodes)
     rows = [
@@ -173,16 +180,18 @@ def test_commands_repeat_runs(copied, tmp_path):
     for run in find_runs([copied]):
         words, note = command(run)
         assert note == ""
-        asked = parse(shlex.split(words)[1:])
+        command_line = parse(shlex.split(words)[1:])
         names = ["agent", "env", "game", "size", "seed", "preset", "episodes", "steps", "actors", "shards"]
         for name in names:
-            assert getattr(asked, name, None) == run.config.get(name)
+            assert getattr(command_line, name, None) == run.config.get(name)
         assert (
-            as_json(settings(asked.agent, asked.preset, **parse_changes(asked.agent, asked.set)))
+            as_json(
+                settings(command_line.agent, command_line.preset, **parse_changes(command_line.agent, command_line.set))
+            )
             == run.config["settings"]
         )
-        assert getattr(asked, "stop_when_learned", False) is run.name.endswith("stopped")
-        assert type(asked).__name__ == ("Apex" if run.name.endswith("apex") else "Train")
+        assert getattr(command_line, "stop_when_learned", False) is run.name.endswith("stopped")
+        assert type(command_line).__name__ == ("Apex" if run.name.endswith("apex") else "Train")
 
 
 def test_runs_that_repeat_a_seed_are_no_further_seeds(made, tmp_path):
@@ -215,8 +224,8 @@ def test_evaluations_are_shown_and_repeated(tmp_path):
     text = page.read_text()
     assert "over the last 5 episodes; deployed 441 in the last evaluation" in text
     assert "last 100" not in text
-    asked = parse(shlex.split(command(find_runs([folder])[0])[0])[1:])
-    assert (asked.evaluate_every, asked.evaluation_episodes, asked.deploy) == (200, 2, "vote")
+    command_line = parse(shlex.split(command(find_runs([folder])[0])[0])[1:])
+    assert (command_line.evaluate_every, command_line.evaluation_episodes, command_line.deploy) == (200, 2, "vote")
     (folder / "evaluations.csv").write_text("step,episode\n200,1\n")
     with pytest.raises(ValueError, match=r"evaluations.csv is damaged \(no column total_return\)"):
         find_runs([folder])

@@ -12,8 +12,9 @@ import pytest
 
 from priorax import names
 from priorax.agents import PRESETS, AgentSpec, Settings, agent_spec, agents, build, register, registry, settings
-from priorax.agents.settings import EnsembleSettings, QSettings, checked, from_json, hints, meanings, parse
-from priorax.envs.interface import Interface, Sight, Task
+from priorax.agents.setting_values import checked, from_json, hints, meanings, parse
+from priorax.agents.settings import EnsembleSettings, QSettings
+from priorax.envs.interface import Interface, Sight, TaskSpec
 
 TABLE = json.loads((Path(__file__).parent / "data" / "agents.json").read_text())
 SCALE = (1.0, 0.5, 2.0, 1.0, 0.1)
@@ -160,21 +161,25 @@ def test_whole_numbers_and_lists_are_taken_where_floats_and_tuples_are_meant():
         (
             "dropout",
             {"num_members": 3},
-            r"setting='num_members' means nothing for agent='dropout'; bsp, bsr, .* have it",
+            r"setting='num_members' does not exist for agent='dropout'; agents that have it: bsp, bsr, ",
         ),
-        ("psrl", {"prior_scale": 3}, r"means nothing for agent='psrl'; bsp.* have it; did you mean 'prior_std'"),
-        ("noisy", {"l2": 0.1}, r"setting='l2' means nothing for agent='noisy'; .*dropout.* have it"),
-        ("dropout", {"bonus_scale": 0.1}, "setting='bonus_scale' means nothing for agent='dropout'"),
-        ("d4pg", {"head": "qr"}, "setting='head' means nothing for agent='d4pg'"),
+        (
+            "psrl",
+            {"prior_scale": 3},
+            r"agent='psrl'; agents that have it: bsp.*; did you mean 'prior_std'",
+        ),
+        ("noisy", {"l2": 0.1}, r"setting='l2' does not exist for agent='noisy'; agents that have it: .*dropout"),
+        ("dropout", {"bonus_scale": 0.1}, "setting='bonus_scale' does not exist for agent='dropout'"),
+        ("d4pg", {"head": "qr"}, "setting='head' does not exist for agent='d4pg'"),
         ("bsp", {"prior_scal": 3}, "setting='prior_scal' is unknown; did you mean 'prior_scale'"),
         ("bsp", {"prior": "netwrk"}, "prior='netwrk' is unknown; did you mean 'network'"),
         ("bsp", {"head": "c52"}, "head='c52' is unknown; did you mean 'c51'"),
         ("bsp", {"torso": "big"}, "torso='big' is unknown"),
         ("bsp", {"bonus_at": "death"}, "bonus_at='death' is unknown"),
-        ("bsp", {"sample_outcomes": True}, "sample_outcomes=True needs a distribution of returns; use head='c51'"),
+        ("bsp", {"sample_outcomes": True}, "sample_outcomes=True needs a distribution of returns, .* use head='c51'"),
         ("bsp", {"num_members": 0}, "num_members=0 must be a whole number of at least 1"),
         ("bsp", {"mask_prob": 0.0}, r"mask_prob=0\.0 must be above 0"),
-        ("bsp", {"prior_scale": "auto"}, "prior_scale='auto' cannot be resolved here"),
+        ("bsp", {"prior_scale": "auto"}, "prior_scale='auto' needs an environment"),
         ("ucrl", {"lanes": 0}, "lanes=0 must be"),
     ],
 )
@@ -190,8 +195,8 @@ def test_a_preset_for_pictures_is_refused_by_agents_without_a_torso(agent):
 
 
 def test_settings_of_another_agent_are_refused():
-    with pytest.raises(ValueError, match="settings=NoisySettings are not those of agent='bsp'"):
-        build("bsp", settings("noisy"), Task(2, 4))
+    with pytest.raises(ValueError, match="settings=NoisySettings must be EnsembleSettings for agent='bsp'"):
+        build("bsp", settings("noisy"), TaskSpec(2, 4))
 
 
 @dataclass(frozen=True)
@@ -238,7 +243,7 @@ def test_an_agent_of_someone_else_gets_presets_and_messages(plugged):
         settings("bsp", "special")
     with pytest.raises(ValueError, match="agent='mine' is called 'own' here"):
         settings("mine")
-    with pytest.raises(ValueError, match="setting='own' means nothing for agent='bsp'; own have it"):
+    with pytest.raises(ValueError, match="setting='own' does not exist for agent='bsp'; agents that have it: own"):
         settings("bsp", own=1)
     assert list(agents()) == [*names.AGENTS, "own"]
 

@@ -8,13 +8,13 @@ import jax
 import pytest
 
 from priorax.agents import build, settings
-from priorax.envs.interface import Task
+from priorax.envs.interface import TaskSpec
 from priorax.training.sharding import spread_members
 
 SCRIPT = """
 import jax, numpy as np
 from priorax.agents import build, settings
-from priorax.envs.interface import Task
+from priorax.envs.interface import TaskSpec
 from priorax.training.sharding import spread_members
 from priorax.training.backends.host import learn
 from priorax.replay import Sampled
@@ -23,7 +23,7 @@ assert len(jax.devices()) == 8
 rng = np.random.default_rng(0)
 for shared in (True, False):
     chosen = settings("bsp", "small", num_members=8, features=16, batch_size=8, target_period=2, shared_torso=shared)
-    agent = build("bsp", chosen, Task(3))
+    agent = build("bsp", chosen, TaskSpec(3))
     state = agent.init(jax.random.key(0), np.zeros((4, 44, 44), np.uint8))
     pictures = rng.integers(0, 256, (2, 8, 4, 44, 44), dtype=np.uint8)
     sampled = Sampled(
@@ -54,7 +54,7 @@ def test_members_on_eight_devices_learn_what_they_learn_on_one():
 
 
 def test_members_that_do_not_divide_are_refused(key):
-    agent = build("bsp", settings("bsp", num_members=3), Task(2, 4))
+    agent = build("bsp", settings("bsp", num_members=3), TaskSpec(2, 4))
     state = agent.init(key, jax.numpy.zeros((), int))
     with pytest.raises(ValueError, match="num_members=3 do not divide over 2 devices"):
         spread_members(agent, state, [jax.devices()[0]] * 2)

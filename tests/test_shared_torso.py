@@ -11,7 +11,8 @@ import pytest
 
 from conftest import forward, init, update
 from priorax.beliefs import Adam, Batch, Ensemble, SharedTorso
-from priorax.networks import MLP, NATURE, Convnet, Dueling
+from priorax.convnets import NATURE, Convnet
+from priorax.networks import MLP, Dueling
 
 TORSO = Convnet(((4, 4, 2), (8, 3, 1)))
 BELIEF = SharedTorso(Ensemble(3, MLP((8,)), MLP((8,)), 2.0, num_outputs=2), TORSO, 16, Adam(1e-2))

@@ -12,7 +12,17 @@ import pytest
 from sklearn.base import clone
 
 from conftest import forward, init
-from priorax import PriorEnsembleClassifier, PriorEnsembleRegressor, beliefs, heads, load, networks, priors, save
+from priorax import (
+    PriorEnsembleClassifier,
+    PriorEnsembleRegressor,
+    beliefs,
+    convnets,
+    heads,
+    load,
+    networks,
+    priors,
+    save,
+)
 from priorax.beliefs import (
     L2,
     METHODS,
@@ -27,12 +37,14 @@ from priorax.beliefs import (
     TableCount,
     method,
 )
+from priorax.convnets import Convnet
+from priorax.files import BadFile, Content, read, write, write_atomically
 from priorax.heads import C51, Classes, Gaussian, Quantiles, Scalar
-from priorax.networks import MLP, Convnet, Dueling, Pair, Table, as_network
+from priorax.networks import MLP, Dueling, Pair, Table, as_network
 from priorax.noise import NOISES
 from priorax.noise import Gaussian as GaussianNoise
 from priorax.priors import Around, Constant, Function, Linear, RandomFourier, Tabulated
-from priorax.storage import BadFile, Content, describe, read, rebuild, write, write_atomically
+from priorax.storage import describe, rebuild
 
 KEY = jax.random.key(0)
 X = np.random.default_rng(0).standard_normal((20, 3)).astype(np.float32)
@@ -112,7 +124,7 @@ def test_a_shared_torso_is_in_the_file(tmp_path):
 def test_no_kind_is_forgotten_above():
     """Whatever these modules have that a belief can hold is in one of the lists."""
     tested = {type(part) for part in (*NETWORKS, *PRIORS, *HEADS, *OPTIMIZERS, *DENSITIES)}
-    for module in (networks, priors, heads, beliefs.base, beliefs.counts):
+    for module in (networks, convnets, priors, heads, beliefs.gradient, beliefs.counts):
         for kind in vars(module).values():
             ours = dataclasses.is_dataclass(kind) and kind.__module__ == module.__name__
             if ours and not issubclass(kind, eqx.Module):
@@ -281,7 +293,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_rest(tmp_path):
     write_atomically(target, b"old")
     script = (
         "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
-        "from priorax.storage import write_atomically;"
+        "from priorax.files import write_atomically;"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000));"
         "write_atomically(sys.argv[1], b'x' * 100_000)"
     )

@@ -13,9 +13,9 @@ import pytest
 
 from priorax.cli import main
 from priorax.estimators import tables
+from priorax.files import BadFile
 from priorax.model_folder import FILES, inspect_model, load_model
 from priorax.report import calibration
-from priorax.storage import BadFile
 from priorax.tabular_files import STEPS, Target, fit_table, predict_table, read_target
 
 CITIES = {"Rome": 0.0, "Oslo": 3.0, "Bern": -3.0}

@@ -11,10 +11,10 @@ from priorax import Explorer, train
 from priorax.agents import PSRL, RLSVI, UCRL, Tabular, build, settings
 from priorax.agents.tabular import Model, log_gamma
 from priorax.cli import main
-from priorax.envs.interface import Task
+from priorax.envs.interface import TaskSpec
 from priorax.envs.jax.deep_sea import DeepSea
 from priorax.replay import Transition
-from priorax.training.backends.scan import remember
+from priorax.training.backends.loop import remember
 
 SIZE = 4
 
@@ -117,7 +117,7 @@ def test_exact_references_learn_deep_sea_fast(agent, most):
 
 def test_planners_ask_for_finite_states():
     with pytest.raises(ValueError, match="psrl needs finite states"):
-        build("psrl", settings("psrl"), Task(2))
+        build("psrl", settings("psrl"), TaskSpec(2))
 
 
 class Corridor(gymnasium.Env):

@@ -16,11 +16,11 @@ import pytest
 from priorax import Explorer, train
 from priorax.agents import agent_spec, build, settings
 from priorax.cli import main
-from priorax.envs.interface import Task
-from priorax.storage import BadFile
+from priorax.envs.interface import TaskSpec
+from priorax.files import BadFile
 from priorax.training import trainer
 from priorax.training.backends import scan
-from priorax.training.folder import read_episodes
+from priorax.training.run_files import read_episodes
 
 SMALL = {"num_members": 4, "widths": (8,), "batch_size": 16, "capacity": 300}
 RUN = {"agent": "bsp", "env": "deep_sea", "size": 5, "seed": 1, "changes": SMALL}
@@ -412,11 +412,11 @@ def test_any_gymnax_environment_with_discrete_actions_can_be_trained_in():
     assert result.episodes_to_learn is None, "what would be optimal, nobody told"
     assert not result.tells_regret
     continuous, _ = gymnax.make("Pendulum-v1")
-    with pytest.raises(ValueError, match="these are continuous; use 'd4pg'"):
+    with pytest.raises(ValueError, match="the environment has continuous ones; use agent='d4pg'"):
         train("bsp", continuous, episodes=2)
     small = {"widths": (8,), "batch_size": 8, "capacity": 500, "lowest": -100.0, "highest": 0.0}
     assert train("d4pg", continuous, episodes=1, changes=small).history[0].length == 200
-    with pytest.raises(ValueError, match="d4pg needs continuous actions"):
+    with pytest.raises(ValueError, match="agent='d4pg' needs continuous actions"):
         train("d4pg", env, episodes=1, changes=small)
 
 
@@ -426,7 +426,7 @@ def test_a_name_a_spec_and_an_agent_object_train_alike(backend, tmp_path):
     changes = {**SMALL, "lanes": 1}
     named = train("bsp", **run, changes=changes)
     assert train(agent_spec("bsp"), **run, changes=changes).history == named.history
-    built = build("bsp", settings("bsp", **changes), Task(2, num_states=16, horizon=4))
+    built = build("bsp", settings("bsp", **changes), TaskSpec(2, num_states=16, horizon=4))
     mine = train(built, **run, out=tmp_path)
     assert mine.history == named.history and mine.agent == "object:QLearner"
     longer = {**run, "episodes": 20}

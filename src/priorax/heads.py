@@ -18,6 +18,8 @@ A head of your own subclasses `Head`, and says of itself, where it is not False:
     in_reward_units             values and priors are in units of return (not logits): a prior's scale can be proposed
     takes_classes               targets are classes 0 ... size-1, not numbers
     knows_noise                 `noise` is learned from data, not zero throughout
+
+`values_of`, `greedy` and `greedy_backup` act on all outputs together: their values, the best one, and its backup.
 """
 
 from dataclasses import dataclass
@@ -25,7 +27,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Num
+from jaxtyping import Array, Float, Int, Num, PRNGKeyArray
 
 from priorax.checks import positive, positive_int
 
@@ -360,6 +362,57 @@ class Quantiles(Head):
 
     def add_prior(self, out: Out, prior: Float[Array, "1"]) -> Out:
         return out + prior
+
+
+def values_of(head: Head, out: Float[Array, "*batch output size"]) -> Float[Array, "*batch output"]:
+    """Compute the values of outputs, with any leading axes.
+
+    Args:
+        head: The interpretation of outputs.
+        out: Outputs [..., output, size].
+
+    Returns:
+        Values [..., output].
+    """
+    flat = out.reshape(-1, out.shape[-1])
+    return jax.vmap(head.value)(flat).reshape(out.shape[:-1])
+
+
+def greedy(key: PRNGKeyArray, values: Float[Array, "*batch action"]) -> Int[Array, "*batch"]:
+    """Choose the greedy action, breaking ties at random.
+
+    Args:
+        key: PRNG key.
+        values: Q-values [..., action].
+
+    Returns:
+        Indices of the actions.
+    """
+    best = values == jnp.max(values, axis=-1, keepdims=True)
+    return jnp.argmax(jnp.where(best, jax.random.uniform(key, values.shape), -1.0), axis=-1)
+
+
+def greedy_backup(
+    head: Head,
+    next_out: Float[Array, "output size"],
+    reward: Float[Array, ""],
+    discount: Float[Array, ""],
+    selector: Float[Array, " output"] | None = None,
+) -> Array:
+    """Compute the target of equation (6) for ONE transition: reward + discount * the best next output.
+
+    Args:
+        head: The interpretation of outputs.
+        next_out: Outputs at the next observation.
+        reward: The reward.
+        discount: Discount factor; zero after termination.
+        selector: Values that select the next output instead (double Q-learning: the online network's).
+
+    Returns:
+        The target, as `head.loss` takes it.
+    """
+    best = jnp.argmax(values_of(head, next_out) if selector is None else selector)
+    return head.backup(next_out[best], reward, discount)
 
 
 def _spread(mass: Out, points: Out) -> Number:

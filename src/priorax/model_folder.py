@@ -14,10 +14,10 @@ from typing import Any
 from priorax.checks import one_of
 from priorax.estimators import PriorEnsembleClassifier, PriorEnsembleRegressor
 from priorax.estimators.tables import Features
+from priorax.files import BadFile, parse_json, reading, write_atomically
 from priorax.report import calibration as calibrations
 from priorax.report.calibration import Calibration
 from priorax.report.plots import save_figure
-from priorax.storage import BadFile, parse_json, reading, write_atomically
 from priorax.version import __version__
 
 VERSION = 1

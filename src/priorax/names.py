@@ -12,7 +12,7 @@ from typing import NamedTuple
 AGENT_PLUGINS = "priorax.agents"
 """Entry-point group: name = "package.module:SPEC", an `agents.AgentSpec` of that name."""
 ENVIRONMENT_PLUGINS = "priorax.environments"
-"""Entry-point group: name = "package.module:make", a function of the size, or an `envs.registry.EnvironmentSpec`."""
+"""Entry-point group: name = "package.module:make", a function of the size, or an `envs.catalogue.EnvironmentSpec`."""
 
 
 class Ours(NamedTuple):

@@ -1,44 +1,34 @@
 """Save and load fitted beliefs and estimators as arrays and JSON, without pickle.
 
-A file is one safetensors file whose header holds a JSON description and a SHA-256 checksum of the content. Loading
-instantiates only the classes listed in `KINDS` and never runs code from the file. Writing is atomic: a reader sees
-either the old file or the new one.
+The format of a file is that of `priorax.files`. Loading instantiates only the classes listed in `KINDS` and never runs
+code from the file.
 
 A checksum detects damage, not malice, so the description is validated before anything is built from it: no size may
 exceed what the file holds, shapes must match those of the arrays, and numbers must be finite. Every violation raises
 `BadFile`.
 """
 
-import contextlib
 import dataclasses
-import hashlib
-import json
-import math
-import os
 import re
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import UnionType
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from safetensors import safe_open
-from safetensors.numpy import save as to_bytes
 
-from priorax import beliefs, heads, networks, noise, priors
+from priorax import beliefs, convnets, heads, networks, noise, priors
 from priorax.beliefs import Belief, BeliefState
-
-VERSION = 1
-"""Version of the file format."""
+from priorax.files import BadFile, Content, read, reading, short, write
 
 KINDS: dict[str, type] = {
     kind.__name__ if module is not heads else f"head.{kind.__name__}": kind
     for module, kinds in {
-        networks: (networks.MLP, networks.Table, networks.Convnet, networks.Dueling),
+        networks: (networks.MLP, networks.Table, networks.Dueling),
+        convnets: (convnets.Convnet,),
         priors: (priors.Linear, priors.RandomFourier, priors.Constant, priors.Tabulated, priors.Around),
         heads: (heads.Scalar, heads.Gaussian, heads.Classes, heads.C51, heads.Quantiles),
         noise: (noise.Gaussian,),
@@ -70,139 +60,6 @@ NUMBERS = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)|bfloat16")
 """Names of numeric array types that a description may hold."""
 WORDS = re.compile(r"[<>=|]?U\d*|object")
 """Names of string array types that a description may hold; the declared width is ignored."""
-SMALL = 2**20
-"""Sizes up to this one are accepted regardless of the file's size."""
-
-
-class BadFile(ValueError):
-    """The file was not written by priorax, is damaged, has another format version, or describes something invalid."""
-
-
-class Content(NamedTuple):
-    """The content of a file."""
-
-    kind: str
-    """What the file holds: `belief`, or the class of an estimator."""
-    description: Any
-    """Any JSON value."""
-    arrays: dict[str, np.ndarray]
-    """Arrays by name."""
-
-    @property
-    def largest(self) -> int:
-        """Upper bound for every size in the description: the number of bytes in the arrays."""
-        return max(SMALL, sum(array.nbytes for array in self.arrays.values()))
-
-
-def write_atomically(path: Path | str, content: bytes) -> None:
-    """Write a file completely or not at all: to a temporary file beside the target, flushed to disk and then renamed.
-
-    Args:
-        path: The file to write.
-        content: Its content.
-
-    Raises:
-        FileNotFoundError: If the folder does not exist.
-    """
-    path = Path(path)
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"{path.parent} is not a folder; make it first or choose another path")
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).chmod(0o666 & ~_umask())
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def write(path: Path | str, content: Content) -> None:
-    """Write a file.
-
-    Args:
-        path: The file to write.
-        content: Its content; the description must be valid JSON.
-    """
-    text = json.dumps(content.description, sort_keys=True, allow_nan=False)
-    arrays = {name: np.array(value, order="C") for name, value in content.arrays.items()}
-    metadata = {
-        "format": "priorax",
-        "version": str(VERSION),
-        "kind": content.kind,
-        "description": text,
-        "sha256": _digest(content.kind, text, arrays),
-    }
-    write_atomically(path, to_bytes(arrays, metadata))
-
-
-def read(path: Path | str) -> Content:
-    """Read a file and verify its checksum.
-
-    Args:
-        path: The file to read.
-
-    Returns:
-        Its content.
-
-    Raises:
-        FileNotFoundError: If the file does not exist.
-        BadFile: If the file was not written by priorax, is damaged, or has another format version.
-    """
-    path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}")
-    try:
-        with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except OSError:
-        raise
-    except Exception as error:  # its own error class, and others for types and shapes that numpy does not have
-        raise BadFile(f"{path} is not a priorax file, or was cut short ({_short(error)}); write it again") from None
-    if metadata.get("format") != "priorax":
-        raise BadFile(f"{path} was not written by priorax; pass a file made by save()")
-    if metadata.get("version") != str(VERSION):
-        found = metadata.get("version")
-        raise BadFile(
-            f"{path} has version {_short(repr(found))}, this priorax reads {VERSION}; use the release that wrote it"
-        )
-    kind, text = metadata.get("kind", ""), metadata.get("description", "")
-    if metadata.get("sha256") != _digest(kind, text, arrays):
-        raise BadFile(f"{path} was altered or damaged since it was written (its checksum differs); write it again")
-    return Content(kind, parse_json(path, text), arrays)
-
-
-def parse_json(path: Path | str, text: str | bytes) -> Any:
-    """Parse the JSON of a file; numbers must be finite and have at most 20 digits.
-
-    Args:
-        path: The file, for the error message.
-        text: The JSON text.
-
-    Returns:
-        The parsed value.
-
-    Raises:
-        BadFile: If it is not valid JSON, is nested too deeply, or holds a number that priorax never writes.
-    """
-
-    def whole(word: str) -> int:
-        if len(word) > 20:
-            raise ValueError(f"the number {_short(word)}")
-        return int(word)
-
-    def real(word: str) -> float:
-        value = float(word)
-        if not math.isfinite(value):
-            raise ValueError(f"the number {_short(word)}")
-        return value
-
-    with reading(path):
-        return json.loads(text, parse_int=whole, parse_float=real, parse_constant=real)
 
 
 def save(path: Path | str, belief: Belief, state: BeliefState, x: Any) -> None:
@@ -238,7 +95,7 @@ def load(path: Path | str, **own: Any) -> tuple[Belief, BeliefState]:
     """
     content = read(path)
     if content.kind != "belief":
-        kind = _short(content.kind)
+        kind = short(content.kind)
         raise BadFile(f"{path} holds a {kind}; load it with {kind}.load(path)")
     with reading(path):
         belief = rebuild(content.description["belief"], own, content.largest)
@@ -248,25 +105,6 @@ def load(path: Path | str, **own: Any) -> tuple[Belief, BeliefState]:
             is_leaf=lambda node: "shape" in node and "dtype" in node,
         )
         return belief, restore_state(belief, example, content.arrays)
-
-
-@contextlib.contextmanager
-def reading(path: Path | str) -> Iterator[None]:
-    """Convert every error raised while interpreting a file to `BadFile`.
-
-    Args:
-        path: The file, for the error message.
-
-    Raises:
-        BadFile: If the enclosed code raises anything other than an `OSError`.
-    """
-    try:
-        yield
-    except (BadFile, OSError):
-        raise
-    except Exception as error:
-        words = _short(error) or type(error).__name__
-        raise BadFile(f"{path} describes an object that cannot be built ({words}); write it again") from error
 
 
 def tree_arrays(tree: Any) -> dict[str, np.ndarray]:
@@ -348,7 +186,7 @@ def restore_state(belief: Belief, x: Any, arrays: Mapping[str, np.ndarray]) -> B
     state = restore_tree(shape, arrays)
     needless = sorted(set(arrays) - {f"state{jax.tree_util.keystr(path)}" for path, _ in _leaves(shape)})
     if needless:
-        raise BadFile(f"{_short(needless[0])} is in the file but not part of the object it describes; write it again")
+        raise BadFile(f"{short(needless[0])} is in the file but not part of the object it describes; write it again")
     for name, array in arrays.items():
         if not _is_finite(array):
             raise BadFile(f"{name} holds NaN or infinity; fit again and write it again")
@@ -413,12 +251,12 @@ def rebuild(description: Any, own: Mapping[str, Any], largest: int) -> Any:
         return _array(description["array"], description["dtype"], largest)
     if "function" in description:
         if description["function"] != "ravel":
-            raise BadFile(f"the file names an unknown function {_short(description['function'])}; write it again")
+            raise BadFile(f"the file names an unknown function {short(description['function'])}; write it again")
         return jnp.ravel
     if "own" in description:
         name = str(description["own"])
         if name not in own:
-            name = _short(name)
+            name = short(name)
             raise BadFile(f"{name} is your own code and is not in the file; pass it again: load(path, {name}=...)")
         return own[name]
     for make in (tuple, list):
@@ -428,7 +266,7 @@ def rebuild(description: Any, own: Mapping[str, Any], largest: int) -> Any:
         return {rebuild(key, own, largest): rebuild(part, own, largest) for key, part in description["dict"]}
     kind = KINDS.get(description.get("kind", ""))
     if kind is None:
-        found = _short(repr(description.get("kind")))
+        found = short(repr(description.get("kind")))
         raise BadFile(f"the file names an unknown kind {found}; use the release that wrote it")
     fields = {name: rebuild(part, own, largest) for name, part in description["fields"].items()}
     for field in dataclasses.fields(kind):
@@ -443,7 +281,7 @@ def _check_field(field: dataclasses.Field, value: Any, largest: int) -> None:
     if all(part in (bool, int, float, str, type(None)) for part in declared):
         wanted = (*declared, int) if float in declared else declared
         if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in declared):
-            raise BadFile(f"{field.name}={_short(repr(value))} is of the wrong type; write it again")
+            raise BadFile(f"{field.name}={short(repr(value))} is of the wrong type; write it again")
     if re.search(r"\bint\b", str(field.type)):
         refuse_size(field.name, value, largest)
 
@@ -461,7 +299,7 @@ def refuse_size(name: str, value: Any, largest: int) -> None:
     """
     for part in jax.tree.leaves(value) if isinstance(value, tuple | list) else [value]:
         if isinstance(part, int) and part > largest:
-            raise BadFile(f"{_short(name)}={part} is more than the file holds; write it again")
+            raise BadFile(f"{short(name)}={part} is more than the file holds; write it again")
 
 
 def _array(values: Any, dtype: Any, largest: int) -> Any:
@@ -483,18 +321,12 @@ def _array(values: Any, dtype: Any, largest: int) -> Any:
 
 def _dtype(name: Any) -> np.dtype:
     if not NUMBERS.fullmatch(str(name)):
-        raise BadFile(f"the file names an unknown numeric type {_short(repr(name))}; write it again")
+        raise BadFile(f"the file names an unknown numeric type {short(repr(name))}; write it again")
     return jnp.dtype(name)
 
 
 def _is_finite(array: np.ndarray) -> bool:
     return not jnp.issubdtype(array.dtype, jnp.inexact) or bool(np.all(np.isfinite(array)))
-
-
-def _short(words: object) -> str:
-    """For an error: what a file says may be long."""
-    text = str(words)
-    return text if len(text) <= 300 else f"{text[:300]}..."
 
 
 def _leaves(tree: Any) -> list[tuple[Any, Any]]:
@@ -504,19 +336,5 @@ def _leaves(tree: Any) -> list[tuple[Any, Any]]:
 def _shape(spec: dict[str, Any], largest: int) -> jax.ShapeDtypeStruct:
     shape = tuple(spec["shape"])
     if not all(type(size) is int and 0 <= size <= largest for size in shape):
-        raise BadFile(f"the input's shape {_short(shape)} is more than the file holds; write it again")
+        raise BadFile(f"the input's shape {short(shape)} is more than the file holds; write it again")
     return jax.ShapeDtypeStruct(shape, _dtype(spec["dtype"]))
-
-
-def _digest(kind: str, text: str, arrays: Mapping[str, np.ndarray]) -> str:
-    digest = hashlib.sha256(f"{kind}\n{text}".encode())
-    for name in sorted(arrays):
-        digest.update(f"\n{name} {arrays[name].dtype} {arrays[name].shape}\n".encode())
-        digest.update(np.ascontiguousarray(arrays[name]).tobytes())
-    return digest.hexdigest()
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

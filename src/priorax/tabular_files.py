@@ -17,10 +17,10 @@ import numpy as np
 from priorax.checks import one_of, positive_int
 from priorax.estimators import PriorEnsembleClassifier, PriorEnsembleRegressor, tables
 from priorax.estimators.tables import Cells
+from priorax.files import write_atomically
 from priorax.model_folder import Model, load_model, refuse_folder, write_model
 from priorax.report import calibration as calibrations
 from priorax.report.calibration import Calibration
-from priorax.storage import write_atomically
 
 MIN_ROWS, MAX_CLASSES = 20, 50
 """Fewest rows with a target, and most classes."""
@@ -287,8 +287,8 @@ def _with_ids(id: str, ids: list[str], columns: dict[str, Iterator[str]], report
     return {id: iter(ids), **named}
 
 
-def _say_encoding(cells: Cells, asked: str | None, report: Say) -> None:
-    if asked is None and cells.encoding != "utf-8":
+def _say_encoding(cells: Cells, requested: str | None, report: Say) -> None:
+    if requested is None and cells.encoding != "utf-8":
         report(
             f"{cells.path} is not UTF-8; it is read as {ENCODINGS[cells.encoding]}. If letters come out wrong, "
             'pass the encoding, for example encoding="mac-roman"'

@@ -21,10 +21,10 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from priorax.beliefs import Info
-from priorax.replay import Replay, Sampled, Transition, owned_mean
+from priorax.replay import Replay, Sampled, Transition
 
 
 class Choice(NamedTuple):
@@ -249,34 +249,6 @@ class AgentDefaults(eqx.Module):
             key: PRNG key.
         """
         return state
-
-
-def errors(info: Info, owned: Bool[Array, "stream batch"]) -> Float[Array, " batch"]:
-    """Compute the error of each transition of a minibatch, for its replay priority.
-
-    Args:
-        info: Diagnostics of the update.
-        owned: Whether a stream owns a transition.
-
-    Returns:
-        The square root of the loss (|TD error| for a scalar head), averaged over the streams that own the transition.
-    """
-    assert info.examples is not None
-    return owned_mean(jnp, jnp.sqrt(jnp.maximum(info.examples, 0.0)), owned)
-
-
-def greedy(key: PRNGKeyArray, values: Float[Array, "*batch action"]) -> Int[Array, "*batch"]:
-    """Choose the greedy action, breaking ties at random.
-
-    Args:
-        key: PRNG key.
-        values: Q-values [..., action].
-
-    Returns:
-        Indices of the actions.
-    """
-    best = values == jnp.max(values, axis=-1, keepdims=True)
-    return jnp.argmax(jnp.where(best, jax.random.uniform(key, values.shape), -1.0), axis=-1)
 
 
 def best_by_mean(agent: Agent, deployed: Any, key: PRNGKeyArray, obs: Any) -> Int[Array, ""]:

@@ -5,12 +5,12 @@ from priorax.agents.q_networks import replay_of, scale_of
 from priorax.agents.registry import AgentSpec
 from priorax.agents.settings import D4PGSettings
 from priorax.beliefs import Adam
-from priorax.envs.interface import Task
+from priorax.envs.interface import TaskSpec
 from priorax.heads import C51
 from priorax.networks import MLP
 
 
-def build(settings: D4PGSettings, task: Task) -> D4PG:
+def build(settings: D4PGSettings, task: TaskSpec) -> D4PG:
     """Build D4PG for a task with continuous actions.
 
     Args:

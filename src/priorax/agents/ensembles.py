@@ -19,12 +19,13 @@ from priorax.beliefs import (
     SharedTorso,
     TableCount,
 )
-from priorax.envs.interface import Task
-from priorax.networks import MLP, NATURE, SMALL_NET, Convnet, Dueling, Network, Table
+from priorax.convnets import NATURE, SMALL_NET, Convnet
+from priorax.envs.interface import TaskSpec
+from priorax.networks import MLP, Dueling, Network, Table
 from priorax.priors import Around, Linear, Tabulated
 
 
-def build(settings: EnsembleSettings, task: Task) -> QLearner:
+def build(settings: EnsembleSettings, task: TaskSpec) -> QLearner:
     """Build a Q-learner over an ensemble.
 
     Args:
@@ -49,7 +50,7 @@ def build(settings: EnsembleSettings, task: Task) -> QLearner:
     return q_learner(settings, belief, settings.mask_prob, settings.bonus_at)
 
 
-def _ensemble(settings: EnsembleSettings, task: Task) -> Ensemble:
+def _ensemble(settings: EnsembleSettings, task: TaskSpec) -> Ensemble:
     own_torso = settings.torso != "none" and not settings.shared_torso
     network = (
         _dueling(settings, _convolved(settings), head_of(settings).size) if own_torso else network_of(settings, task)
@@ -75,14 +76,14 @@ def _ensemble(settings: EnsembleSettings, task: Task) -> Ensemble:
     )
 
 
-def _prior_scale(settings: EnsembleSettings, task: Task) -> float:
+def _prior_scale(settings: EnsembleSettings, task: TaskSpec) -> float:
     if settings.prior == "optimal":
         return 1.0
     grows = settings.scale_with_states and task.num_states is not None and settings.prior == "network"
     return settings.prior_scale * ((task.num_states or 0) / 400) ** 0.5 if grows else settings.prior_scale
 
 
-def _prior(settings: EnsembleSettings, network: Network, task: Task) -> Network | None:
+def _prior(settings: EnsembleSettings, network: Network, task: TaskSpec) -> Network | None:
     if settings.prior == "none":
         return None
     if settings.prior == "optimal":
@@ -97,7 +98,7 @@ def _prior(settings: EnsembleSettings, network: Network, task: Task) -> Network 
     return _dueling(settings, _prior_network(settings, task), head_of(settings).prior_size, settings.prior_advantage)
 
 
-def _prior_network(settings: EnsembleSettings, task: Task) -> Network:
+def _prior_network(settings: EnsembleSettings, task: TaskSpec) -> Network:
     if settings.torso != "none" and not settings.shared_torso:
         return dataclasses.replace(_convolved(settings), bias_scale=settings.prior_bias)
     gain = tuple(settings.prior_gain * each for each in scale_of(settings, task) or (1.0,) * (settings.prior_gain != 1))
@@ -117,7 +118,7 @@ def _convolved(settings: EnsembleSettings) -> Convnet:
     return _torso(settings, settings.features, *settings.widths)
 
 
-def _density(settings: EnsembleSettings, task: Task) -> Density:
+def _density(settings: EnsembleSettings, task: TaskSpec) -> Density:
     """Choose the density model for counts: by state index, by hashed image, or by a Gaussian for other arrays."""
     if task.num_states is not None:
         return TableCount(task.num_states)

@@ -7,10 +7,10 @@ from priorax.agents.q_networks import head_of, network_of, optimizer_of, q_learn
 from priorax.agents.registry import AgentSpec
 from priorax.agents.settings import BayesByBackpropSettings, DropoutSettings, NoisySettings, QSettings
 from priorax.beliefs import L2, Dropout, bayes_by_backprop, noisy
-from priorax.envs.interface import Task
+from priorax.envs.interface import TaskSpec
 
 
-def _parts(settings: QSettings, task: Task) -> dict[str, Any]:
+def _parts(settings: QSettings, task: TaskSpec) -> dict[str, Any]:
     return {
         "network": network_of(settings, task),
         "head": head_of(settings),
@@ -23,7 +23,7 @@ def _initial(std: float | None) -> dict[str, Any]:
     return {} if std is None else {"initial_std": std}
 
 
-def build_dropout(settings: DropoutSettings, task: Task) -> QLearner:
+def build_dropout(settings: DropoutSettings, task: TaskSpec) -> QLearner:
     """Build a Q-learner over dropout.
 
     Args:
@@ -37,7 +37,7 @@ def build_dropout(settings: DropoutSettings, task: Task) -> QLearner:
     return q_learner(settings, Dropout(settings.p_keep, l2=l2, **_parts(settings, task)))
 
 
-def build_noisy(settings: NoisySettings, task: Task) -> QLearner:
+def build_noisy(settings: NoisySettings, task: TaskSpec) -> QLearner:
     """Build a Q-learner over a NoisyNet.
 
     Args:
@@ -50,7 +50,7 @@ def build_noisy(settings: NoisySettings, task: Task) -> QLearner:
     return q_learner(settings, noisy(**_initial(settings.initial_std), **_parts(settings, task)))
 
 
-def build_bayes_by_backprop(settings: BayesByBackpropSettings, task: Task) -> QLearner:
+def build_bayes_by_backprop(settings: BayesByBackpropSettings, task: TaskSpec) -> QLearner:
     """Build a Q-learner over Bayes by Backprop.
 
     Args:

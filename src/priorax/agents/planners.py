@@ -6,7 +6,7 @@ from typing import Any
 from priorax.agents.registry import AgentSpec
 from priorax.agents.settings import PSRLSettings, RLSVISettings, Settings, UCRLSettings
 from priorax.agents.tabular import PSRL, RLSVI, UCRL, Planner, Tabular
-from priorax.envs.interface import Task
+from priorax.envs.interface import TaskSpec
 
 HORIZON = 200
 """Planning horizon in steps, if the environment declares none."""
@@ -15,7 +15,7 @@ HORIZON = 200
 def _planner(
     name: str, kind: type[Settings], make: Callable[[Any], Planner], more: dict[str, Any], *aliases: str
 ) -> AgentSpec:
-    def build(settings: Settings, task: Task) -> Tabular:
+    def build(settings: Settings, task: TaskSpec) -> Tabular:
         if task.num_states is None:
             raise ValueError(f"{name} needs finite states, observed by index; use an ensemble here, such as bsp")
         return Tabular(make(settings), task.num_states, task.num_actions, task.horizon or HORIZON, settings.discount)

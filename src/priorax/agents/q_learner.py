@@ -11,9 +11,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from priorax.agents.base import AgentDefaults, Choice, best_by_mean, greedy
+from priorax.agents.base import AgentDefaults, Choice, best_by_mean
 from priorax.beliefs import Batch, Belief, BeliefState, Info, greedy_backup, plain_batch, values_of
 from priorax.checks import non_negative, one_of, positive_int
+from priorax.heads import greedy
 from priorax.replay import Replay, Sampled, Transition
 
 

@@ -3,7 +3,7 @@
 from priorax.agents.q_learner import QLearner
 from priorax.agents.settings import GradientSettings, QSettings
 from priorax.beliefs import Adam, Belief, RMSProp
-from priorax.envs.interface import Task
+from priorax.envs.interface import TaskSpec
 from priorax.heads import C51, Head, Quantiles, Scalar
 from priorax.networks import MLP, Dueling, Network, Table
 from priorax.replay import Replay
@@ -23,7 +23,7 @@ def head_of(settings: QSettings) -> Head:
     return Quantiles(21) if settings.head == "qr" else Scalar()
 
 
-def optimizer_of(settings: QSettings, task: Task) -> Adam | RMSProp:
+def optimizer_of(settings: QSettings, task: TaskSpec) -> Adam | RMSProp:
     """Create the optimizer, with a smaller learning rate for many states.
 
     Args:
@@ -39,7 +39,7 @@ def optimizer_of(settings: QSettings, task: Task) -> Adam | RMSProp:
     return (RMSProp if settings.optimizer == "rmsprop" else Adam)(rate, clip=settings.clip)
 
 
-def scale_of(settings: GradientSettings, task: Task) -> tuple[float, ...]:
+def scale_of(settings: GradientSettings, task: TaskSpec) -> tuple[float, ...]:
     """Get the factors by which observations are multiplied.
 
     Args:
@@ -52,7 +52,7 @@ def scale_of(settings: GradientSettings, task: Task) -> tuple[float, ...]:
     return tuple(task.input_scale) if settings.scale_inputs else ()
 
 
-def network_of(settings: QSettings, task: Task) -> Network:
+def network_of(settings: QSettings, task: TaskSpec) -> Network:
     """Create the value network: a table with hidden layers for finite states, else a multilayer perceptron.
 
     Args:

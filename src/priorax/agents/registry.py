@@ -20,9 +20,10 @@ from typing import Any
 from priorax import names
 from priorax.agents.base import Agent
 from priorax.agents.presets import PRESETS, Preset
-from priorax.agents.settings import Settings, checked, hints
+from priorax.agents.setting_values import checked, hints
+from priorax.agents.settings import Settings
 from priorax.checks import one_of
-from priorax.envs.interface import Interface, Task
+from priorax.envs.interface import Interface, TaskSpec
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class AgentSpec:
     """The name, as in `priorax train --agent NAME`."""
     settings: type[Settings]
     """The class of its hyperparameters."""
-    build: Callable[[Any, Task], Agent]
+    build: Callable[[Any, TaskSpec], Agent]
     """Function that builds the agent from an instance of that class and a description of the environment."""
     summary: str = ""
     """One-line description, for lists."""
@@ -74,8 +75,8 @@ class AgentSpec:
         if lacking and own is None:
             others = [each for each, preset in PRESETS.items() if all(need in known for need in preset.needs)]
             raise ValueError(
-                f"preset={name!r} is for agents with the setting {', '.join(lacking)}, such as 'bsp', and "
-                f"agent={self.name!r} has none; use another preset ({', '.join(others)}) or another agent"
+                f"preset={name!r} is for agents with the setting {', '.join(lacking)}, such as 'bsp', which "
+                f"agent={self.name!r} does not have; use another preset ({', '.join(others)}) or another agent"
             )
         return {**{each: v for each, v in shared.changes.items() if each in known}, **self.changes, **(own or {})}
 
@@ -143,7 +144,7 @@ def agent_spec(agent: str | AgentSpec) -> AgentSpec:
         warnings.simplefilter("ignore")
         known = agents()
     one_of("agent", agent, known, {alias: name for name, spec in known.items() for alias in spec.aliases})
-    raise AssertionError("one_of refuses what is unknown")
+    raise AssertionError("one_of raises for unknown names")
 
 
 @functools.cache
@@ -164,13 +165,13 @@ def _plugin(point: EntryPoint) -> AgentSpec:
     whose = f"the plug-in {names.distribution(point)!r} ({point.group}: {point.name} = {point.value})"
     same = [each for each in names.plugins(point.group) if each.name == point.name]
     if point.name in names.AGENTS or same[0] != point:
-        raise ValueError(f"{whose} has an agent whose name is taken; rename or uninstall it")
+        raise ValueError(f"{whose} defines an agent whose name is taken; rename or uninstall it")
     try:
         spec = point.load()
-    except Exception as error:  # whatever is wrong in a package of others
+    except Exception as error:  # anything may fail in another package
         raise ValueError(f"{whose} cannot be loaded: {error!r}; fix or uninstall it") from error
     if not isinstance(spec, AgentSpec) or spec.name != point.name:
-        raise ValueError(f"{whose} gives {spec!r}; it must be an AgentSpec with name={point.name!r}")
+        raise ValueError(f"{whose} is {spec!r}; it must be an AgentSpec with name={point.name!r}")
     return spec
 
 
@@ -192,7 +193,9 @@ def settings(agent: str | AgentSpec, preset: str = "tuned", **changes: Any) -> S
     base = spec.preset(preset)
     typed = {name: checked(spec.settings, setting_of(spec, name), value) for name, value in changes.items()}
     if typed.get("prior_scale") == "auto":
-        raise ValueError("prior_scale='auto' cannot be resolved here; run `priorax scale`, and pass its proposal")
+        raise ValueError(
+            "prior_scale='auto' needs an environment, which is unknown here; run `priorax scale`, and pass its proposal"
+        )
     return spec.settings(**{**base, **typed})
 
 
@@ -220,12 +223,14 @@ def setting_of(spec: AgentSpec, name: str) -> str:
     near = difflib.get_close_matches(name, mine, n=3, cutoff=0.5)
     meant = f"did you mean {', '.join(map(repr, near))}? " if near else ""
     raise ValueError(
-        f"setting={name!r} means nothing for agent={spec.name!r}; {', '.join(others)} have it; {meant}"
-        f"`priorax agents {spec.name}` shows its settings"
+        f"setting={name!r} does not exist for agent={spec.name!r}; agents that have it: {', '.join(others)}; {meant}"
+        f"`priorax agents {spec.name}` lists the settings of {spec.name}"
     )
 
 
-def build(agent: str | AgentSpec, settings: Settings, interface: Interface | Task, optimal_values: Any = None) -> Agent:
+def build(
+    agent: str | AgentSpec, settings: Settings, interface: Interface | TaskSpec, optimal_values: Any = None
+) -> Agent:
     """Build an agent.
 
     Args:
@@ -243,16 +248,19 @@ def build(agent: str | AgentSpec, settings: Settings, interface: Interface | Tas
     spec = agent_spec(agent)
     if not isinstance(settings, spec.settings):
         raise ValueError(
-            f"settings={type(settings).__name__} are not those of agent={spec.name!r}, which has "
-            f"{spec.settings.__name__}; pass settings({spec.name!r})"
+            f"settings={type(settings).__name__} must be {spec.settings.__name__} for agent={spec.name!r}; pass "
+            f"settings({spec.name!r})"
         )
-    task = interface.task() if isinstance(interface, Interface) else interface
+    task = interface.task_spec() if isinstance(interface, Interface) else interface
     if optimal_values is not None:
         task = dataclasses.replace(task, optimal_values=optimal_values)
     if spec.continuous and task.bound is None:
         raise ValueError(
-            f"{spec.name} needs continuous actions; use another agent here, or an environment that has them"
+            f"agent={spec.name!r} needs continuous actions, and the environment has {task.num_actions} discrete ones; "
+            "use another agent, or an environment with continuous actions"
         )
     if not spec.continuous and task.bound is not None:
-        raise ValueError(f"{spec.name} needs finitely many actions, and these are continuous; use 'd4pg'")
+        raise ValueError(
+            f"agent={spec.name!r} needs discrete actions, and the environment has continuous ones; use agent='d4pg'"
+        )
     return spec.build(settings, task)

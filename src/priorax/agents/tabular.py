@@ -18,9 +18,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from priorax.agents.base import AgentDefaults, Choice, best_by_mean, greedy
+from priorax.agents.base import AgentDefaults, Choice, best_by_mean
 from priorax.beliefs import Info
 from priorax.checks import positive, positive_int
+from priorax.heads import greedy
 from priorax.replay import Sampled, Transition
 
 Q = Float[Array, "state action"]

@@ -14,11 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from priorax.agents import agent_spec
-from priorax.agents.settings import hints
+from priorax.agents.setting_values import hints
 from priorax.training.backends.base import Backend
-from priorax.training.folder import read_episodes
 from priorax.training.policy import load
 from priorax.training.records import Result
+from priorax.training.run_files import read_episodes
 from priorax.training.setup import BACKENDS, Workers
 from priorax.training.trainer import train
 

@@ -16,7 +16,7 @@ from jaxtyping import Array, PRNGKeyArray
 from priorax.agents import EnsembleSettings, agent_spec, agents, settings
 from priorax.beliefs import Belief
 from priorax.checks import checked_seed, positive_int
-from priorax.training.backends.scan import Live, Loop, prepare, start
+from priorax.training.backends.loop import Live, Loop, prepare, start
 
 FEWEST_FRAMES = 3
 """The first, the last, and the one with the treasure."""

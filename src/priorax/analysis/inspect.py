@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from priorax.agents import settings
-from priorax.storage import BadFile, read
+from priorax.files import BadFile, read
 from priorax.training.checkpoint import Checkpoints
-from priorax.training.folder import as_json, read_config
+from priorax.training.run_files import as_json, read_config
 
 Facts = list[tuple[str, str]]
 
@@ -53,9 +53,9 @@ def _run(path: Path) -> Facts:
         names.remove("size")
     facts = [("run", ", ".join(f"{name} {config[name]}" for name in names if config.get(name) is not None))]
     facts.append(("written by", f"priorax {config.get('version', 'of unknown version')}"))
-    asked = [f"{config[name]:,} {name}" for name in ("episodes", "steps") if config.get(name) is not None]
+    lengths = [f"{config[name]:,} {name}" for name in ("episodes", "steps") if config.get(name) is not None]
     done = "finished" if (path / "result.json").exists() else "not finished"
-    facts.append(("length", f"{', '.join(asked)} asked for; {done}"))
+    facts.append(("length", f"{', '.join(lengths)} asked for; {done}"))
     facts.append(("settings", _changed(config)))
     commits = Checkpoints(path / "checkpoint")
     if commits.last is None:

@@ -17,11 +17,11 @@ from priorax.agents.deploy import deploy
 from priorax.checks import checked_seed
 from priorax.envs import GYMNASIUM, Environment, Held
 from priorax.envs.jax.cartpole import CartpoleSwingup
-from priorax.training.backends.scan import prepare
-from priorax.training.folder import read_config
+from priorax.training.backends.loop import prepare
 from priorax.training.policy import interface_in, restored
 from priorax.training.policy import load as load_policy
 from priorax.training.request import resumed
+from priorax.training.run_files import read_config
 
 FRAMES = 25
 """Of a film, each second, at most."""
@@ -56,9 +56,11 @@ def load(path: Path) -> Learned:
     Returns:
         The agent and its environment.
     """
-    asked = resumed(path, {}, {})
-    chosen = settings(asked["agent"], asked["preset"], **{**asked["changes"], "lanes": 1})  # however many it learned in
-    loop, _, params = prepare(asked["agent"], chosen, asked["env"], asked["size"], asked["seed"])
+    arguments = resumed(path, {}, {})
+    chosen = settings(
+        arguments["agent"], arguments["preset"], **{**arguments["changes"], "lanes": 1}
+    )  # however many it learned in
+    loop, _, params = prepare(arguments["agent"], chosen, arguments["env"], arguments["size"], arguments["seed"])
     state = restored(path, loop.agent, interface_in(read_config(path), path))
     env: Any = loop.env
     hold = env.times if isinstance(env, Held) else 1

@@ -8,31 +8,19 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from priorax.beliefs.base import (
-    L2,
-    Adam,
-    Batch,
-    Belief,
-    BeliefState,
-    Info,
-    RMSProp,
-    Wrapper,
-    draw_values,
-    gradient_step,
-    greedy_backup,
-    plain_batch,
-    stream_losses,
-    values_of,
-)
+from priorax.beliefs.base import Batch, Belief, BeliefState, Info, draw_values, plain_batch
 from priorax.beliefs.counts import Counts, Density, GaussianCount, HashCount, OneHotCount, TableCount
 from priorax.beliefs.dropout import Dropout
 from priorax.beliefs.ensemble import Ensemble
 from priorax.beliefs.exact import ExactBayes
 from priorax.beliefs.gaussian_weights import GaussianWeights, bayes_by_backprop, noisy
+from priorax.beliefs.gradient import Adam, RMSProp, gradient_step, stream_losses
 from priorax.beliefs.outcomes import Outcomes
+from priorax.beliefs.regularization import L2
 from priorax.beliefs.shared_torso import SharedTorso
+from priorax.beliefs.wrapper import Wrapper
 from priorax.checks import one_of
-from priorax.heads import C51, Head, Quantiles
+from priorax.heads import C51, Head, Quantiles, greedy_backup, values_of
 from priorax.networks import MLP, Network
 from priorax.noise import NOISES, Noise
 

@@ -11,7 +11,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Integer, Num, PRNGKeyArray, PyTree
 
-from priorax.beliefs.base import Batch, Belief, BeliefState, Wrapper, check_number
+from priorax.beliefs.base import Batch, Belief, BeliefState, check_number
+from priorax.beliefs.wrapper import Wrapper
 from priorax.checks import non_negative, positive, positive_int
 
 

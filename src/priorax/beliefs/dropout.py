@@ -8,23 +8,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from priorax.beliefs.base import (
-    L2,
-    Adam,
-    Batch,
-    Belief,
-    BeliefState,
-    Info,
-    Optimizer,
-    as_optimizer,
-    check_number,
-    gradient_step,
-    shape_output,
-    stream_losses,
-    values_of,
-)
+from priorax.beliefs.base import Batch, Belief, BeliefState, Info, check_number
+from priorax.beliefs.gradient import Adam, Optimizer, as_optimizer, gradient_step, shape_output, stream_losses
+from priorax.beliefs.regularization import L2
 from priorax.checks import fraction
-from priorax.heads import Head, Scalar
+from priorax.heads import Head, Scalar, values_of
 from priorax.networks import MLP, Table
 
 

@@ -13,25 +13,20 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from priorax.beliefs.base import (
-    L2,
+from priorax.beliefs.base import Batch, Belief, BeliefState, Info, check_number
+from priorax.beliefs.gradient import (
     Adam,
-    Batch,
-    Belief,
-    BeliefState,
-    Info,
     Optimizer,
     as_optimizer,
-    check_number,
     check_output,
     gradient_step,
     shape_output,
     stream_losses,
-    values_of,
 )
+from priorax.beliefs.regularization import L2
 from priorax.beliefs.sparse_rows import SparseParams, read, sparse_params, write
 from priorax.checks import non_negative, one_of, positive_int
-from priorax.heads import Head, Scalar
+from priorax.heads import Head, Scalar, values_of
 from priorax.networks import MLP, Network, Table, as_network
 from priorax.priors import TABLES
 

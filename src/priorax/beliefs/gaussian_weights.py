@@ -13,23 +13,18 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from priorax.beliefs.base import (
+from priorax.beliefs.base import Batch, Belief, BeliefState, Info, check_number
+from priorax.beliefs.gradient import (
     Adam,
-    Batch,
-    Belief,
-    BeliefState,
-    Info,
     Optimizer,
     as_optimizer,
-    check_number,
     check_output,
     gradient_step,
     shape_output,
     stream_losses,
-    values_of,
 )
 from priorax.checks import non_negative, one_of, positive
-from priorax.heads import Head, Scalar
+from priorax.heads import Head, Scalar, values_of
 from priorax.networks import MLP, Layer, Network, as_network
 
 

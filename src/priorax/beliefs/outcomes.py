@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from priorax.beliefs.base import Belief, BeliefState, Wrapper
+from priorax.beliefs.base import Belief, BeliefState
+from priorax.beliefs.wrapper import Wrapper
 
 
 class Outcomes(Wrapper):

@@ -11,22 +11,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from priorax.beliefs.base import (
-    Adam,
-    Batch,
-    Belief,
-    BeliefState,
-    Info,
-    Optimizer,
-    as_optimizer,
-    gradient_step,
-    stream_losses,
-    values_of,
-)
+from priorax.beliefs.base import Batch, Belief, BeliefState, Info
 from priorax.beliefs.ensemble import Ensemble
+from priorax.beliefs.gradient import Adam, Optimizer, as_optimizer, gradient_step, stream_losses
 from priorax.checks import positive_int
-from priorax.heads import Head
-from priorax.networks import Convnet, Network, as_network
+from priorax.convnets import Convnet
+from priorax.heads import Head, values_of
+from priorax.networks import Network, as_network
 
 
 class Parts(NamedTuple):

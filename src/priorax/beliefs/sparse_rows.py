@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
-from priorax.beliefs.base import Adam
+from priorax.beliefs.gradient import Adam
 from priorax.networks import Layer, take_rows
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from rich.markup import escape
 from rich.prompt import Confirm
-from rich.table import Table
 
 from priorax.cli.commands import (
     Agents,
@@ -30,25 +29,17 @@ from priorax.cli.commands import (
     Train,
     Watch,
 )
+from priorax.cli.information import (
+    print_summary,
+    show_agents,
+    show_checks,
+    show_contents,
+    show_environments,
+    show_installation,
+)
 from priorax.cli.options import as_options
 from priorax.cli.training import apex, train
 from priorax.progress import console, count_bar, say, share_bar
-
-
-def _check(command: Check) -> int:
-    from priorax.sanity import run_checks
-
-    with share_bar("checking") as report:
-        checks = run_checks(report)
-    table = Table("", "lemma", "claim", "measured", "theory", title="The paper's lemmas, measured")
-    for check in checks:
-        sign = "[green]✓[/]" if check.passed else "[bold red]✗[/]"
-        note = f"\n[dim]{check.note}[/]" if check.note else ""
-        table.add_row(sign, check.lemma, check.claim + note, f"{check.measured:.4g}", check.theory)
-    console.print(table)
-    failed = sum(not check.passed for check in checks)
-    console.print(f"{len(checks) - failed} of {len(checks)} hold")
-    return 1 if failed else 0
 
 
 def _reproduce(command: Reproduce) -> int:
@@ -96,7 +87,7 @@ def _whole(word: str) -> int:
 
 
 def _show(title: str, result: Any) -> int:
-    _print_summary(title, result.summary)
+    print_summary(title, result.summary)
     for path in result.paths:
         say(f"wrote {path}")
     return 0
@@ -113,20 +104,11 @@ def _scale(command: Scale) -> int:
     preset = command.preset or preset_for(command.env)
     chosen = settings(command.agent, preset, **without_auto(parse_changes(command.agent, command.set)))
     lanes = chosen.lanes if lives_on_host(command.env) else 4
-    asked: dict[str, Any] = {"size": command.size, "game": command.game, "seed": command.seed, "hold": chosen.hold}
-    with contextlib.closing(make_world(command.env, lanes, **asked)) as world:
+    options: dict[str, Any] = {"size": command.size, "game": command.game, "seed": command.seed, "hold": chosen.hold}
+    with contextlib.closing(make_world(command.env, lanes, **options)) as world:
         found = propose(command.agent, chosen, world, command.seed, command.steps, command.smallest)
-    _print_summary(f"a prior's scale for {command.env}", found.summary())
+    print_summary(f"a prior's scale for {command.env}", found.summary())
     say(f"pass --set prior_scale={found.scale:.3g}, or prior_scale=auto to have this done at the start of a run")
-    return 0
-
-
-def _inspect(command: Inspect) -> int:
-    from priorax.analysis.inspect import inspect
-    from priorax.model_folder import holds_model, inspect_model
-
-    found = inspect_model(command.path) if holds_model(command.path) else inspect(command.path)
-    _print_summary(str(command.path), [("what", "found"), *found])
     return 0
 
 
@@ -146,84 +128,7 @@ def _bsuite(command: Bsuite) -> int:
             report=report,
             announce=say,
         )
-    _print_summary("bsuite's scores", summary(scores(command.out, command.episodes)))
-    return 0
-
-
-def _agents(command: Agents) -> int:
-    if command.name is None:
-        return _list_agents(command.preset)
-    from priorax.agents import agent_spec
-    from priorax.agents.settings import meanings, type_name
-
-    spec = agent_spec(command.name)
-    values, others = _values(spec, command.preset)
-    header = ("setting", "type", *((command.preset,) if command.preset else ("default", "in presets")), "meaning")
-    table = Table(*header, title=_title(spec))
-    words = meanings(spec.settings)
-    for name, value in values.items():
-        shown = (value,) if command.preset else (value, others.get(name, ""))
-        table.add_row(*map(escape, (name, type_name(spec.settings, name), *shown, words[name])))
-    console.print(table)
-    say(f"change them with: priorax train --agent {spec.name} --set NAME=VALUE ...")
-    return 0
-
-
-def _title(spec: Any) -> str:
-    return f"{spec.name}: {spec.summary}" if spec.summary else spec.name
-
-
-def _list_agents(preset: str | None) -> int:
-    from priorax.agents import agents
-    from priorax.names import AGENT_PLUGINS, AGENTS, distribution, plugins
-
-    if preset is not None:
-        raise ValueError(f"preset={preset!r} is for the settings of one agent; pass its name too, as in: agents bsp")
-    homes = {point.name: distribution(point) for point in plugins(AGENT_PLUGINS)}
-    found = agents()
-    rows = [(name, spec.summary, "priorax" if name in AGENTS else homes.get(name, "")) for name, spec in found.items()]
-    _print_summary("agents", [("name", "what it is", "from"), *rows])
-    say("priorax agents NAME shows the settings of one")
-    return 0
-
-
-def _values(spec: Any, preset: str | None) -> tuple[dict[str, str], dict[str, str]]:
-    """The value of each setting, in one preset; or by default, and what differs from it in others."""
-    import dataclasses
-
-    from priorax.agents import PRESETS, settings
-    from priorax.report.runs import word
-
-    def shown(name: str) -> dict[str, str]:
-        return {each: word(value) for each, value in dataclasses.asdict(settings(spec, name)).items()}
-
-    if preset is not None:
-        return shown(preset), {}
-    first, others = shown("tuned"), dict[str, list[str]]()
-    for name in dict.fromkeys([*PRESETS, *spec.presets]):
-        with contextlib.suppress(ValueError):  # not for this agent
-            for each, value in shown(name).items():
-                if value != first[each]:
-                    others.setdefault(each, []).append(f"{name} {value}")
-    return first, {each: ", ".join(values) for each, values in others.items()}
-
-
-def _environments(command: Environments) -> int:
-    from priorax.envs import environments
-    from priorax.names import ENVIRONMENT_PLUGINS, ENVIRONMENTS, distribution, plugins
-
-    homes = {point.name: distribution(point) for point in plugins(ENVIRONMENT_PLUGINS)}
-    rows = [
-        (
-            name,
-            spec.summary,
-            spec.preset or "by what it shows",
-            "priorax" if name in ENVIRONMENTS else homes.get(name, ""),
-        )
-        for name, spec in environments().items()
-    ]
-    _print_summary("environments", [("name", "what it is", "preset", "from"), *rows])
-    say("and those of libraries, by name: gymnasium:CartPole-v1, gymnax:CartPole-v1, bsuite:deep_sea/3")
+    print_summary("bsuite's scores", summary(scores(command.out, command.episodes)))
     return 0
 
 
@@ -282,7 +187,7 @@ def _episode(command: Watch, run: Path) -> int:
     from priorax.envs import GYMNASIUM
     from priorax.envs.registry import lives_on_host
     from priorax.report.episodes import array_frames, cartpole_frames, draws, write_gif
-    from priorax.training.folder import read_config
+    from priorax.training.run_files import read_config
 
     env = str(read_config(run).get("env"))
     if env.startswith(GYMNASIUM) and not command.mujoco:
@@ -330,14 +235,6 @@ DEMO = {
 }
 
 
-def _print_summary(title: str, summary: list[tuple[str, ...]]) -> None:
-    header, *rows = summary
-    table = Table(*header, title=title)
-    for row in rows:
-        table.add_row(*map(escape, row))
-    console.print(table)
-
-
 def _fit(command: Fit) -> int:
     from priorax.tabular_files import fit_table
 
@@ -360,9 +257,9 @@ def _fit(command: Fit) -> int:
         ask=_ask if sys.stdin.isatty() and console.is_terminal else None,
     )
     if found.calibration is not None:
-        _print_summary(f"{found.target}, on {found.held_out_rows} rows held out", found.calibration.summary())
+        print_summary(f"{found.target}, on {found.held_out_rows} rows held out", found.calibration.summary())
         if found.calibration.classes:
-            _print_summary("each class against the rest", found.calibration.class_summary())
+            print_summary("each class against the rest", found.calibration.class_summary())
     for path in found.paths:
         say(f"wrote {path}")
     return 0
@@ -391,58 +288,8 @@ def _predict(command: Predict) -> int:
     return 0
 
 
-def _doctor(command: Doctor) -> int:
-    from priorax.doctor import examine
-
-    if command.agents:
-        return _conformance(command)
-    for name in ("agent", "backend"):
-        if getattr(command, name) is not None:
-            raise ValueError(f"{name}={getattr(command, name)!r} is for --agents; pass --agents too")
-    findings = examine()
-    table = Table("", "what", "found", "remedy")
-    for finding in findings:
-        sign = "[green]✓[/]" if finding.ok and not finding.remedy else "[dim]–[/]" if finding.ok else "[bold red]✗[/]"
-        table.add_row(sign, finding.name, escape(finding.value), escape(finding.remedy))
-    console.print(table)
-    return 0 if all(finding.ok for finding in findings) else 1
-
-
-def _conformance(command: Doctor) -> int:
-    import importlib.util
-
-    from priorax.agents import agent_spec, agents
-    from priorax.analysis.conformance import table
-    from priorax.checks import one_of
-    from priorax.training.setup import BACKENDS
-
-    installed = [name for name in BACKENDS if name != "ray" or importlib.util.find_spec("ray") is not None]
-    backends = command.backend.split(",") if command.backend else installed
-    names = command.agent.split(",") if command.agent else list(agents())
-    for name in backends:
-        one_of("backend", name, BACKENDS)
-    for name in names:
-        agent_spec(name)
-    total = len(names) * len(backends)
-    rows: list[Any] = []
-    with count_bar(total, "checking agents") as update:
-        for row in table(names, tuple(backends), lambda words: update(len(rows), words)):
-            rows.append(row)
-        update(total, "")
-    shown = Table("", "agent", "backend", "what holds", title="Every agent on every backend")
-    for row in rows:
-        sign = "[bold red]✗[/]" if not row.holds else "[dim]–[/]" if row.refused is not None else "[green]✓[/]"
-        checked = {name: held for name, held in row.checks.items() if held is not None}
-        words = ", ".join(name if held else f"[bold red]not: {name}[/]" for name, held in checked.items())
-        shown.add_row(sign, row.agent, row.backend, words if row.refused is None else escape(row.refused))
-    console.print(shown)
-    wrong = sum(not row.holds for row in rows)
-    console.print(f"{len(rows) - wrong} of {len(rows)} behave, or are refused with a remedy")
-    return 1 if wrong else 0
-
-
 RUN: dict[type, Callable[[Any], int]] = {
-    Check: _check,
+    Check: show_checks,
     Reproduce: _reproduce,
     Train: train,
     Compare: _compare,
@@ -454,11 +301,11 @@ RUN: dict[type, Callable[[Any], int]] = {
     Fit: _fit,
     Predict: _predict,
     Scale: _scale,
-    Inspect: _inspect,
+    Inspect: show_contents,
     Bsuite: _bsuite,
-    Agents: _agents,
-    Environments: _environments,
+    Agents: show_agents,
+    Environments: show_environments,
     Completion: _completion,
-    Doctor: _doctor,
+    Doctor: show_installation,
 }
 """Function of each command; it returns the exit code."""

@@ -26,7 +26,7 @@ def train(command: Train) -> int:
     Raises:
         ValueError: If the run must be resumed in another way, or options do not go together.
     """
-    from priorax.training.folder import read_config
+    from priorax.training.run_files import read_config
 
     before = read_config(command.resume) if command.resume else {}
     if str(before.get("env")).startswith("object:"):
@@ -46,7 +46,7 @@ def apex(command: Apex) -> int:
     Returns:
         The exit code.
     """
-    from priorax.training.folder import read_config
+    from priorax.training.run_files import read_config
     from priorax.training.setup import Workers
 
     before = read_config(command.resume) if command.resume else {}
@@ -63,16 +63,18 @@ def _run(command: Any, before: Mapping[str, Any], more: dict[str, Any]) -> int:
     defaults = {name: value for name, value in DEFAULTS.items() if hasattr(command, name)}
     if isinstance(command, Apex):
         defaults["env"] = "atari"
-    out, asked = _asked(command, defaults)
+    out, arguments = _arguments(command, defaults)
     shown = _shown(command)
-    where = more.get("backend") or before.get("backend") or choose_backend(asked["env"], None, None)
-    by_episodes = asked["steps"] is None and (asked.get("episodes") is not None or where == "scan")
-    total = (asked.get("episodes") or DEFAULT_EPISODES) if by_episodes else asked["steps"] or DEFAULT_STEPS
-    size = "" if asked.get("game") or ":" in asked["env"] else f" {asked['size']}"
+    where = more.get("backend") or before.get("backend") or choose_backend(arguments["env"], None, None)
+    by_episodes = arguments["steps"] is None and (arguments.get("episodes") is not None or where == "scan")
+    total = (arguments.get("episodes") or DEFAULT_EPISODES) if by_episodes else arguments["steps"] or DEFAULT_STEPS
+    size = "" if arguments.get("game") or ":" in arguments["env"] else f" {arguments['size']}"
     try:
-        with count_bar(total, f"{asked['agent']} on {asked.get('game') or asked['env']}{size}", shown) as update:
+        with count_bar(
+            total, f"{arguments['agent']} on {arguments.get('game') or arguments['env']}{size}", shown
+        ) as update:
             result = run(
-                **asked,
+                **arguments,
                 **{"backend": where, **more},
                 out=out,
                 resume=command.resume is not None,
@@ -123,7 +125,7 @@ def _outcome(result: "Result", out: Path) -> str:
 
 
 def _tried(command: Train, before: Mapping[str, Any]) -> dict[str, Any]:
-    """How often the deployed policy is evaluated: as asked, or as before when the run goes on."""
+    """How often the deployed policy is evaluated: as requested, or as before when the run goes on."""
     from priorax.training.evaluate import Evaluations
 
     names = Evaluations._fields
@@ -135,18 +137,18 @@ def _tried(command: Train, before: Mapping[str, Any]) -> dict[str, Any]:
     return tried
 
 
-def _asked(command: Any, defaults: Mapping[str, Any]) -> tuple[Path, dict[str, Any]]:
+def _arguments(command: Any, defaults: Mapping[str, Any]) -> tuple[Path, dict[str, Any]]:
     """The folder of a run, and its arguments: new ones, or as they were when the run goes on."""
-    from priorax.training.folder import read_config
     from priorax.training.request import parse_changes, resumed
+    from priorax.training.run_files import read_config
 
     given = {name: getattr(command, name) for name in defaults if getattr(command, name) is not None}
     before = read_config(command.resume).get("agent") if command.resume is not None else None
     changes = parse_changes(given.get("agent") or before or defaults["agent"], command.set)
     if command.resume is not None:
         return command.resume, resumed(command.resume, given, changes, defaults)
-    asked = {**defaults, **given, "changes": changes}
-    return command.out or _default_folder(asked), asked
+    arguments = {**defaults, **given, "changes": changes}
+    return command.out or _default_folder(arguments), arguments
 
 
 def _shown(command: Any) -> Console:
@@ -154,8 +156,8 @@ def _shown(command: Any) -> Console:
     return Console(stderr=True) if command.json else console
 
 
-def _default_folder(asked: dict[str, Any]) -> Path:
+def _default_folder(arguments: dict[str, Any]) -> Path:
     """Someone else's environment has a name and no size."""
-    name = asked.get("game") or asked["env"].replace(":", "-").replace("/", "-")
-    size = "" if asked.get("game") or ":" in asked["env"] else f"-{asked['size']}"
-    return Path("runs") / f"{asked['agent']}-{name}{size}-{asked['seed']}"
+    name = arguments.get("game") or arguments["env"].replace(":", "-").replace("/", "-")
+    size = "" if arguments.get("game") or ":" in arguments["env"] else f"-{arguments['size']}"
+    return Path("runs") / f"{arguments['agent']}-{name}{size}-{arguments['seed']}"

@@ -1,18 +1,9 @@
 """Environments: compiled ones with the interface of gymnax 1.x, and vectors of environments stepped on the host."""
 
 from priorax.envs.base import Environment, action_bound, input_scale, num_states
+from priorax.envs.catalogue import BSUITE, GYMNASIUM, GYMNAX, EnvironmentSpec
 from priorax.envs.jax.held import Held
-from priorax.envs.registry import (
-    BSUITE,
-    GYMNASIUM,
-    GYMNAX,
-    EnvironmentSpec,
-    environment_spec,
-    environments,
-    make_environment,
-    make_world,
-    register_environment,
-)
+from priorax.envs.registry import environment_spec, environments, make_environment, make_world, register_environment
 
 __all__ = [
     "BSUITE",

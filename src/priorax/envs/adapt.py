@@ -13,7 +13,7 @@ environment; a compiled environment; or a `VectorWorld`.
 """
 
 
-class Given(NamedTuple):
+class AdaptedWorld(NamedTuple):
     """A vector of environments."""
 
     world: VectorWorld
@@ -22,7 +22,9 @@ class Given(NamedTuple):
     """Whether further copies cannot be made, because an object was passed."""
 
 
-def as_world(env: World, lanes: int, *, size: int = 10, game: str | None = None, seed: int = 0, hold: int = 1) -> Given:
+def as_world(
+    env: World, lanes: int, *, size: int = 10, game: str | None = None, seed: int = 0, hold: int = 1
+) -> AdaptedWorld:
     """Adapt a name or an object to a vector of environments.
 
     Args:
@@ -40,18 +42,18 @@ def as_world(env: World, lanes: int, *, size: int = 10, game: str | None = None,
         ValueError: If the name or object is unknown, or an option does not apply to it.
     """
     if isinstance(env, str):
-        return Given(make_world(env, lanes, size=size, game=game, seed=seed, hold=hold), False)
+        return AdaptedWorld(make_world(env, lanes, size=size, game=game, seed=seed, hold=hold), False)
     if isinstance(env, VectorWorld):
-        return Given(env, True)
+        return AdaptedWorld(env, True)
     if isinstance(env, Environment):  # gymnax's shape
-        return Given(compiled_world(env, lanes, seed, hold), False)
+        return AdaptedWorld(compiled_world(env, lanes, seed, hold), False)
     if hold > 1:
         raise ValueError(f"hold={hold} is not for env={env!r}; use hold=1, or wrap the environment")
     found = as_lanes(env)
     if found is not None:
-        return Given(found, True)
+        return AdaptedWorld(found, True)
     if callable(env):
-        return Given(lanes_of(env, lanes), False)
+        return AdaptedWorld(lanes_of(env, lanes), False)
     raise ValueError(
         f"env={env!r} is no environment that is known here; pass a name, an environment of Gymnasium, dm_env or "
         "gymnax, a function that makes one, or a VectorWorld"

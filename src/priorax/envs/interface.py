@@ -11,8 +11,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from priorax.convnets import SMALL_NET, least_side
 from priorax.envs.base import action_bound, input_scale, num_states
-from priorax.networks import SMALL_NET, least_side
 
 SMALLEST_PICTURE = least_side(SMALL_NET)
 """Smallest height and width in pixels for convolutions. Smaller byte arrays are treated as numbers, such as the codes
@@ -73,8 +73,10 @@ class Sight:
 
 
 @dataclass(frozen=True)
-class Task:
-    """What an agent is built for: the part of an `Interface` that networks and planners depend on."""
+class TaskSpec:
+    """Description of the environment that an agent is built for: the part of an `Interface` that networks and planners
+    depend on.
+    """
 
     num_actions: int
     """How many there are; of continuous ones, their dimensions."""
@@ -128,14 +130,14 @@ class Interface:
             raise ValueError("obs holds NaN or infinity; pass finite numbers, as the environment gives them")
         return (found[None], True) if found.shape == self.sight.frame_shape else (found, False)
 
-    def task(self, optimal_values: Any = None) -> Task:
+    def task_spec(self, optimal_values: Any = None) -> TaskSpec:
         """What an agent for it is built for.
 
         Args:
             optimal_values: [state, action], where they are known.
         """
         shape = tuple(self.sight.frame_shape)
-        return Task(
+        return TaskSpec(
             self.num_actions, self.num_states, self.input_scale, self.bound, self.horizon, shape, optimal_values
         )
 
@@ -203,7 +205,7 @@ def interface_of_environment(env: Any, params: Any) -> Interface | None:
     )
 
 
-def task_of_environment(env: Any, params: Any, optimal_values: Any = None) -> Task:
+def task_spec_of(env: Any, params: Any, optimal_values: Any = None) -> TaskSpec:
     """What an agent for a compiled environment is built for, whatever is seen there.
 
     Args:
@@ -213,9 +215,9 @@ def task_of_environment(env: Any, params: Any, optimal_values: Any = None) -> Ta
     """
     shown = interface_of_environment(env, params)
     if shown is not None:
-        return shown.task(optimal_values)
+        return shown.task_spec(optimal_values)
     bound, horizon = action_bound(env), getattr(env, "horizon", None)
-    return Task(int(env.num_actions), num_states(env), input_scale(env), bound, horizon, None, optimal_values)
+    return TaskSpec(int(env.num_actions), num_states(env), input_scale(env), bound, horizon, None, optimal_values)
 
 
 def is_picture(shape: tuple[int, ...], dtype: Any) -> bool:

@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from priorax.beliefs import L2, BeliefState, Ensemble
-from priorax.beliefs.base import Adam
+from priorax.beliefs.gradient import Adam
 from priorax.checks import non_negative, one_of, positive, positive_int
 from priorax.data_sets import form_data
 from priorax.estimators import files
@@ -300,7 +300,7 @@ class PriorEnsemble(BaseEstimator):
             The fitted estimator.
 
         Raises:
-            BadFile: If the file is damaged or describes something invalid (`priorax.storage.BadFile`).
+            BadFile: If the file is damaged or describes something invalid (`priorax.files.BadFile`).
             FileNotFoundError: If the file does not exist.
         """
         return files.load(cls, path, own)

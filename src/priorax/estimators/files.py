@@ -10,8 +10,8 @@ import jax
 import numpy as np
 from sklearn.base import is_classifier
 
-from priorax import storage
-from priorax.storage import BadFile
+from priorax import files, storage
+from priorax.files import BadFile
 
 COUNTS = ("n_features_in_", "n_outputs_", "n_seen_", "n_iter_", "stream_seed_")
 """Integer attributes of every fitted estimator."""
@@ -31,7 +31,7 @@ def save(model: Any, path: Path | str) -> None:
         name: storage.describe(value) for name, value in sorted(vars(model).items()) if _is_fitted(type(model), name)
     }
     arrays = storage.state_arrays(model.state_)
-    storage.write(path, storage.Content(type(model).__name__, {"params": params, "fitted": fitted}, arrays))
+    files.write(path, files.Content(type(model).__name__, {"params": params, "fitted": fitted}, arrays))
 
 
 def load(cls: type, path: Path | str, own: dict[str, Any]) -> Any:
@@ -49,10 +49,10 @@ def load(cls: type, path: Path | str, own: dict[str, Any]) -> Any:
         BadFile: If the file was not written by priorax, is damaged, or is inconsistent.
         FileNotFoundError: If the file does not exist.
     """
-    content = storage.read(path)
+    content = files.read(path)
     if content.kind != cls.__name__:
         raise BadFile(f"{path} holds a {content.kind:.100}, not a {cls.__name__}; load it with that class")
-    with storage.reading(path):
+    with files.reading(path):
         parts = {
             part: {name: storage.rebuild(value, own, content.largest) for name, value in values.items()}
             for part, values in content.description.items()

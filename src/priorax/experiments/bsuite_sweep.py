@@ -22,11 +22,12 @@ import numpy as np
 
 from priorax.agents import Settings, settings
 from priorax.checks import checked_seed, one_of, positive_int
+from priorax.envs.catalogue import BSUITE
 from priorax.envs.host.dm import bsuite_experiments, bsuite_world, checked_bsuite_id, imported
-from priorax.envs.registry import BSUITE, preset_for
+from priorax.envs.registry import preset_for
 from priorax.experiments import Report, prepare_folder
 from priorax.experiments.bsuite_rules import DEEP_SEA, learned_in_time, swingup_score
-from priorax.storage import write_atomically
+from priorax.files import write_atomically
 from priorax.training.backends.host import HostBackend, build_for
 from priorax.version import __version__
 

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from priorax.analysis.parallel import Task
-from priorax.envs.registry import GYMNASIUM
+from priorax.envs.catalogue import GYMNASIUM
 from priorax.experiments.from_pixels import last, words
 from priorax.report.plots import legend_below, panels
 from priorax.report.rows import Row, where

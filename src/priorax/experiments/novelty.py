@@ -14,7 +14,7 @@ from priorax.agents import settings
 from priorax.experiments import Report
 from priorax.report.plots import legend_below, panels
 from priorax.report.rows import Row, column, where
-from priorax.training.backends.scan import prepare, run_chunk, start
+from priorax.training.backends.loop import prepare, run_chunk, start
 
 AGENTS = {"eps_greedy": "ε-greedy DQN", "bs": "BS: bootstrap", "bsp": "BSP: with priors"}
 SIZE = 20

@@ -20,8 +20,8 @@ from typing import Any
 from priorax.agents import Settings, agent_spec, settings
 from priorax.analysis.parallel import Task, climb
 from priorax.envs.registry import lives_on_host
+from priorax.files import write_atomically
 from priorax.report.rows import Row, read_rows, write_rows
-from priorax.storage import write_atomically
 from priorax.training.records import Result
 from priorax.version import __version__
 

@@ -42,10 +42,10 @@ from matplotlib.figure import Figure
 
 from priorax.agents import RLSVI, QLearner, Tabular, build, settings
 from priorax.agents.tabular import Model
-from priorax.analysis.parallel import Task as Run
+from priorax.analysis.parallel import Task
 from priorax.beliefs import Belief, BeliefState, Method, plain_batch, values_of
 from priorax.beliefs import method as make_method
-from priorax.envs.interface import Task
+from priorax.envs.interface import TaskSpec
 from priorax.experiments.bandits import regret_curve
 from priorax.experiments.figure2 import actions
 from priorax.experiments.figure3 import FIRST_SEED
@@ -58,7 +58,7 @@ from priorax.replay import Transition
 from priorax.report.intervals import Estimate, mean_interval, median_interval
 from priorax.report.plots import panels
 from priorax.report.rows import Row, where
-from priorax.training.backends.scan import empty_replay, learn_once, remember
+from priorax.training.backends.loop import empty_replay, learn_once, remember
 
 ROWS = {
     "dropout": "Dropout",
@@ -254,7 +254,7 @@ def multi_step(method: str, seed: int, steps: int) -> Measured:
     changes: dict[str, Any] = {"sample_outcomes": True, "epsilon": None} if method == "c51" else {}
     known = AGENT.get(method, method)
     chosen = settings(known, discount=1.0, capacity=CHAIN * REPEATS, **changes)
-    agent = build(known, chosen, Task(1, CHAIN))
+    agent = build(known, chosen, TaskSpec(1, CHAIN))
     assert isinstance(agent, QLearner)
     first, learned = (_chain_learned(agent, key_learn, count, leave_last=method == "count") for count in (0, steps))
     ends = jnp.array([0, last])
@@ -395,12 +395,12 @@ def ladders(budget: str) -> list[Any]:
         Ladders of tasks (`priorax.analysis.parallel`).
     """
     seeds, steps = range(SEEDS[budget]), STEPS[budget]
-    found: list[Run] = []
+    found: list[Task] = []
     for name in ROWS:
         for column_name, measure in BY_SEED.items():
-            found += [Run(column_name, {"method": name, "seed": seed, "steps": steps}, measure) for seed in seeds]
-        found.append(Run("works in noise", {"method": name, "seeds": BANDITS[budget], "steps": 1000}, works_in_noise))
-        found.append(Run("cheap compute", {"method": name}, cheap_compute))
+            found += [Task(column_name, {"method": name, "seed": seed, "steps": steps}, measure) for seed in seeds]
+        found.append(Task("works in noise", {"method": name, "seeds": BANDITS[budget], "steps": 1000}, works_in_noise))
+        found.append(Task("cheap compute", {"method": name}, cheap_compute))
         agent = {**AGENT, "exact": "rlsvi"}.get(name, name)
         changes = {} if agent == "bsp" else CHOSEN.get(agent, {})
         found += [task(f"deep sea {name}", agent, SIZE, FIRST_SEED + i, MOST_EPISODES, **changes) for i in seeds]

@@ -1,8 +1,14 @@
-"""Replay settings, transitions and minibatches: the interface between agents and every replay implementation."""
+"""Replay settings, transitions, minibatches and n-step returns: the interface between agents and every replay
+implementation.
 
+`n_step_return` is the one place where rewards are summed and the end of an episode cuts the sum.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 from jaxtyping import PyTree
 
 from priorax.checks import non_negative, positive_int
@@ -136,3 +142,69 @@ def owned_mean(xp: Any, size: Any, owned: Any) -> Any:
     """
     weight = xp.where(xp.sum(owned, axis=0) > 0, owned, True).astype(size.dtype)
     return xp.sum(weight * size, axis=0) / xp.sum(weight, axis=0)
+
+
+def td_errors(xp: Any, losses: Any, owned: Any) -> Any:
+    """Compute the absolute TD errors of transitions from their losses, averaged over the streams that own them.
+
+    Args:
+        xp: `numpy` or `jax.numpy`.
+        losses: Losses [stream, batch], as in `Info.examples`: squared errors, for a scalar head.
+        owned: Whether the stream owns the transition, [stream, batch].
+
+    Returns:
+        Errors [batch], for priorities.
+    """
+    return owned_mean(xp, xp.sqrt(xp.maximum(losses, 0.0)), owned)
+
+
+class Window(NamedTuple):
+    """Step j of the windows that begin at a batch of transitions."""
+
+    reward: Any
+    """Rewards."""
+    terminated: Any
+    """Whether the episode terminates at this step: there is no bootstrap."""
+    ended: Any
+    """Whether the episode ends at this step, by termination or truncation: the window goes no further."""
+
+
+class Return(NamedTuple):
+    """N-step returns of a batch of transitions."""
+
+    reward: Any
+    """Discounted sum of the rewards in the window."""
+    discount: Any
+    """Factor of the bootstrap value at the end of the window; zero after a termination."""
+    last: Any
+    """Index, from 0, of the last step in the window."""
+
+
+def n_step_return(
+    xp: Any, n: int, discount: Any, window: Callable[[int], Window], going: Callable[[int], Any] | None = None
+) -> Return:
+    """Compute n-step returns, over fewer steps if an episode ends.
+
+    Args:
+        xp: `numpy` or `jax.numpy`.
+        n: Number of steps, at least 1.
+        discount: Discount factor gamma.
+        window: Function that gives step j of each window, for j in 0..n-1.
+        going: Function that tells, for j >= 1, which windows may include step j, for example because it is already
+            stored; by default all.
+
+    Returns:
+        Sums of rewards, discounts of the bootstrap value, and the last step of each window.
+    """
+    step = window(0)
+    on = xp.ones(step.reward.shape, bool)
+    reward, left, last = step.reward, discount * (1.0 - step.terminated), xp.zeros(step.reward.shape, np.int32)
+    for j in range(1, n):
+        on = on & ~step.ended & ~step.terminated
+        if going is not None:
+            on = on & going(j)
+        step = window(j)
+        reward = reward + xp.where(on, discount**j * step.reward, 0.0)
+        left = xp.where(on, discount ** (j + 1) * (1.0 - step.terminated), left)
+        last = xp.where(on, j, last)
+    return Return(reward, left, last)

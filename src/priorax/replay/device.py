@@ -17,8 +17,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from priorax.replay import sum_tree
-from priorax.replay.base import Path, Replay, Sampled, Transition
-from priorax.replay.returns import Return, Window, n_step_return
+from priorax.replay.base import Path, Replay, Return, Sampled, Transition, Window, n_step_return
 
 
 class Stored(NamedTuple):

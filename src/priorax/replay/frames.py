@@ -15,8 +15,7 @@ import numpy as np
 
 from priorax.checks import positive_int
 from priorax.replay import sum_tree
-from priorax.replay.base import Path, Replay, Sampled
-from priorax.replay.returns import Window, n_step_return
+from priorax.replay.base import Path, Replay, Sampled, Window, n_step_return
 
 
 class LaneStep(NamedTuple):

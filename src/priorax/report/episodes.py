@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw
 
-from priorax.storage import write_atomically
+from priorax.files import write_atomically
 
 WIDTH, HEIGHT, TIMES = 480, 270, 2
 """Width and height of a frame in pixels, and the factor by which it is drawn larger before downsampling."""

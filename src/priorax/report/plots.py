@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from priorax.files import write_atomically
 from priorax.report.rows import Row, column
-from priorax.storage import write_atomically
 
 MEAN, SAMPLE, BAND = "#1f5fb4", "#d03a2b", "#8a8f98"
 STYLE: Any = {

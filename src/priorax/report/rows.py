@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from priorax.storage import write_atomically
+from priorax.files import write_atomically
 
 Row = Mapping[str, Any]
 

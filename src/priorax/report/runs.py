@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from priorax.agents import agent_spec, settings
-from priorax.agents.settings import hints
+from priorax.agents.setting_values import hints
 from priorax.envs import make_environment
-from priorax.envs.registry import EnvironmentSpec, known_environment
-from priorax.storage import BadFile
-from priorax.training.folder import as_json
+from priorax.envs.catalogue import EnvironmentSpec
+from priorax.envs.registry import known_environment
+from priorax.files import BadFile
 from priorax.training.request import parse_changes
+from priorax.training.run_files import as_json
 
 DEPTH = 2
 """Folder levels below the given ones that are searched for runs."""
@@ -268,8 +269,8 @@ def group_runs(runs: Iterable[Run]) -> list[Group]:
     """
     groups: dict[str, Group] = {}
     for run in runs:
-        asked = [run.agent, run.task, run.config["preset"], run.config.get("actors"), run.config.get("shards")]
-        key = json.dumps([asked, run.changes], sort_keys=True)
+        identity = [run.agent, run.task, run.config["preset"], run.config.get("actors"), run.config.get("shards")]
+        key = json.dumps([identity, run.changes], sort_keys=True)
         groups.setdefault(key, Group(key)).runs.append(run)
     ordered = sorted(
         groups.values(),
@@ -345,8 +346,8 @@ EVALUATING = ("evaluate_every", "evaluation_episodes", "deploy")
 
 
 def _stopped_when_learned(run: Run) -> bool:
-    asked = run.config.get("episodes")
-    return run.finished and isinstance(asked, int) and run.episodes < asked and run.learned == run.episodes
+    requested = run.config.get("episodes")
+    return run.finished and isinstance(requested, int) and run.episodes < requested and run.learned == run.episodes
 
 
 def word(value: Any) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from priorax.analysis.exploration import EpisodeFrame, Exploration
-from priorax.storage import write_atomically
+from priorax.files import write_atomically
 
 LABELS = {
     "bsp": ("Ensemble with priors (BSP)", "with priors"),

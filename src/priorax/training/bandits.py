@@ -8,9 +8,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from priorax.agents.bandit import Sampler
-from priorax.agents.base import greedy
 from priorax.checks import positive_int
 from priorax.envs.jax.bandits import Bandit
+from priorax.heads import greedy
 
 
 def cumulative_regret(

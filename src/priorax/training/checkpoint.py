@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from priorax.storage import BadFile, Content, read, write, write_atomically
+from priorax.files import BadFile, Content, read, write, write_atomically
 from priorax.training.records import Arrays, Snapshot
 
 KEPT = 2

@@ -13,7 +13,7 @@ from tensorboardX.summary import scalar
 
 from priorax.agents.deploy import DEPLOY
 from priorax.checks import one_of, positive_int
-from priorax.storage import write_atomically
+from priorax.files import write_atomically
 
 HEAD = "step,episode,total_return"
 

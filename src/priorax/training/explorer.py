@@ -23,11 +23,12 @@ from priorax.envs.interface import Interface
 from priorax.progress import count_bar
 from priorax.training.checkpoint import Checkpoints
 from priorax.training.evaluate import Evaluations
-from priorax.training.folder import RunFolder, read_config, read_episodes, replaced
+from priorax.training.folder import RunFolder, replaced
 from priorax.training.history import History
 from priorax.training.policy import Policy, interface_in, restored
 from priorax.training.records import Episode, Round, mean_of_last
 from priorax.training.request import NAMES, resumed
+from priorax.training.run_files import read_config, read_episodes
 from priorax.training.setup import set_up
 from priorax.training.trainer import Trainer
 
@@ -256,14 +257,14 @@ class Explorer:
             ValueError: If the environment is missing, or differs from that of the run.
         """
         path = Path(path)
-        asked = resumed(path, {}, {}, NAMES)
-        name = asked.pop("env")
+        arguments = resumed(path, {}, {}, NAMES)
+        name = arguments.pop("env")
         if env is None:
             if name.startswith("object:"):
                 raise ValueError(f"{str(path)!r} was learned in an object ({name}); pass env=, like the one it was")
             env = name
-        changes = asked.pop("changes")
-        explorer = cls(env, **asked, **changes)
+        changes = arguments.pop("changes")
+        explorer = cls(env, **arguments, **changes)
         trainer = explorer.trainer
         trainer.setup.names["env"] = name
         config = read_config(path)

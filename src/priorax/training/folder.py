@@ -10,13 +10,11 @@ result.json       the result, once the run is finished
 
 import contextlib
 import csv
-import dataclasses
 import io
 import json
 import os
 import shutil
 import time
-import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,14 +24,12 @@ from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto.event_pb2 import Event
 from tensorboardX.summary import scalar
 
-from priorax.agents import Settings
-from priorax.storage import BadFile, write_atomically
+from priorax.files import BadFile, write_atomically
 from priorax.training.checkpoint import Checkpoints, Commit
 from priorax.training.records import Episode, Snapshot
+from priorax.training.run_files import read_config, read_episodes
 from priorax.version import __version__
 
-FORMAT = 3
-"""Format version of the files of a run; a run of another format cannot be resumed."""
 FILES = ("run.json", "episodes.csv", "evaluations.csv", "result.json", "checkpoint", "tensorboard")
 """Files that a run writes."""
 LOCK = ".lock"
@@ -241,32 +237,6 @@ def locked(path: Path) -> FileLock:
     return lock
 
 
-def describe_run(asked: Mapping[str, Any], chosen: Settings) -> dict[str, Any]:
-    """Create the contents of run.json.
-
-    Args:
-        asked: Arguments of the run.
-        chosen: Hyperparameters.
-
-    Returns:
-        Values by name.
-    """
-    return {**asked, "settings": as_json(chosen), "version": __version__, "format": FORMAT}
-
-
-def as_json(chosen: Settings) -> dict[str, Any]:
-    """Convert settings to JSON values.
-
-    Args:
-        chosen: Hyperparameters.
-
-    Returns:
-        Values by name.
-    """
-    found: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(chosen)))
-    return found
-
-
 @contextlib.contextmanager
 def replaced(path: Path) -> Iterator[Path]:
     """Provide a temporary folder for a run that then replaces the run at `path` atomically; other files there are kept.
@@ -306,88 +276,14 @@ def replaced(path: Path) -> Iterator[Path]:
             lock.release()
 
 
-def read_config(path: Path) -> dict[str, Any]:
-    """Read the configuration of a run.
-
-    Args:
-        path: The folder.
-
-    Returns:
-        The contents of run.json.
-
-    Raises:
-        ValueError: If there is no run.
-        BadFile: If the file is damaged.
-    """
-    if not (path / "run.json").is_file():
-        raise ValueError(f"{str(path)!r} holds no run to resume; start one with --out {path}")
-    try:
-        found = json.loads((path / "run.json").read_text())
-    except ValueError as error:
-        raise BadFile(f"{path / 'run.json'} is damaged ({error}); start the run again with --overwrite") from None
-    if not isinstance(found, dict):
-        raise BadFile(f"{path / 'run.json'} is damaged (no object); start the run again with --overwrite")
-    return found
-
-
-def read_episodes(path: Path, until: int | None = None, finished: int | None = None) -> list[Episode]:
-    """Read the episodes of a run.
-
-    Args:
-        path: The folder.
-        until: Number of bytes to read; by default all.
-        finished: Expected number of rows.
-
-    Returns:
-        The rows.
-
-    Raises:
-        BadFile: If the file is shorter than that, cannot be parsed, does not number episodes from 1, or has another
-            number of rows.
-    """
-    file = path / "episodes.csv"
-    try:
-        content = file.read_bytes()[:until]
-        if until is not None and len(content) < until:
-            raise BadFile(f"{file} was cut short: it has {len(content)} bytes, its checkpoint {until}")
-        rows = [_episode(row) for row in csv.DictReader(io.StringIO(content.decode(), newline=""))]
-    except BadFile:
-        raise
-    except FileNotFoundError:
-        raise BadFile(f"{file} is missing") from None
-    except (KeyError, ValueError, TypeError) as error:
-        raise BadFile(f"{file} is damaged ({error!r})") from None
-    for number, row in enumerate(rows, start=1):
-        if row.episode != number:
-            raise BadFile(f"{file} is damaged: its row {number} is episode {row.episode}")
-    if finished is not None and len(rows) != finished:
-        raise BadFile(f"{file} has {len(rows)} episodes, its checkpoint {finished}: it was changed since")
-    return rows
-
-
-def _episode(row: Mapping[str, str]) -> Episode:
-    return Episode(*(_READ[name](row[name]) for name in Episode._fields))
-
-
-def _reader(hint: Any) -> Callable[[str], Any]:
-    """Get the parser of a cell of that type; an empty cell is None if the type allows it."""
-    kinds = [kind for kind in typing.get_args(hint) or (hint,) if kind is not type(None)]
-    read: Callable[[str], Any] = (lambda text: bool(int(text))) if kinds == [bool] else kinds[0]
-    optional = len(typing.get_args(hint)) > len(kinds)
-    return lambda text: None if optional and text == "" else read(text)
-
-
-_READ = {name: _reader(hint) for name, hint in typing.get_type_hints(Episode).items()}
-
-
-def _agreed(path: Path, found: dict[str, Any], asked: dict[str, Any], force: bool) -> dict[str, Any]:
+def _agreed(path: Path, found: dict[str, Any], requested: dict[str, Any], force: bool) -> dict[str, Any]:
     """Get the contents of run.json for a resumed run; settings must agree, the version may differ with `force`."""
-    if found.get("format") != asked["format"]:
+    if found.get("format") != requested["format"]:
         raise BadFile(
             f"the run in {str(path)!r} has files of format {found.get('format')}, this priorax ({__version__}) reads "
-            f"{asked['format']}; go on with priorax {found.get('version')}, or start the run again with --overwrite"
+            f"{requested['format']}; go on with priorax {found.get('version')}, or start the run again with --overwrite"
         )
-    old, new = _flat(found), _flat(asked)
+    old, new = _flat(found), _flat(requested)
     if force:  # settings that the old version did not have yet are as it behaved
         old = {**{name: new[name] for name in new if name not in old}, **old, "version": new["version"]}
     both = dict.fromkeys([*old, *new])
@@ -395,7 +291,7 @@ def _agreed(path: Path, found: dict[str, Any], asked: dict[str, Any], force: boo
     words = [f"{name} was {old.get(name)!r}, is {new.get(name)!r}" for name in both if name in differing]
     if not differing:
         versions = [*found.get("earlier_versions", []), found["version"]]
-        return asked if found["version"] == asked["version"] else {**asked, "earlier_versions": versions}
+        return requested if found["version"] == requested["version"] else {**requested, "earlier_versions": versions}
     if "version" in differing and differing <= {"version", *(new.keys() - old.keys())}:
         raise ValueError(
             f"the run in {str(path)!r} is of another version of priorax: {'; '.join(words)}; its files can be read, "

@@ -13,12 +13,13 @@ from priorax import storage
 from priorax.agents import Agent, agent_spec, build
 from priorax.agents.deploy import Values, best, values
 from priorax.agents.deploy import deploy as deployed_of
-from priorax.agents.settings import from_json
+from priorax.agents.setting_values import from_json
 from priorax.checks import one_of
 from priorax.envs.interface import Interface
-from priorax.storage import BadFile, restore_tree
+from priorax.files import BadFile
+from priorax.storage import restore_tree
 from priorax.training.checkpoint import Checkpoints
-from priorax.training.folder import read_config
+from priorax.training.run_files import read_config
 
 
 class Policy:

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from priorax.agents import AgentSpec, agent_spec, setting_of
-from priorax.agents.settings import checked_all, parse
-from priorax.storage import BadFile
-from priorax.training.folder import read_config
+from priorax.agents.setting_values import checked_all, parse
+from priorax.files import BadFile
+from priorax.training.run_files import read_config
 
 NAMES: dict[str, Any] = {
     "agent": "bsp",
@@ -64,7 +64,7 @@ def resumed(
     """
     found = read_config(path)
     try:
-        asked = {name: found.get(name) if default is None else found[name] for name, default in defaults.items()}
+        arguments = {name: found.get(name) if default is None else found[name] for name, default in defaults.items()}
         stored = checked_all(agent_spec(found["agent"]).settings, found["settings"])
     except (KeyError, TypeError, AttributeError) as error:
         raise BadFile(f"{path / 'run.json'} is damaged ({error!r}); start the run again with --overwrite") from None
@@ -74,7 +74,7 @@ def resumed(
             "plug-in, that wrote it, or start the run again with --overwrite"
         ) from None
     if given.keys() & {"episodes", "steps"}:
-        asked |= dict.fromkeys(asked.keys() & {"episodes", "steps"})  # the new length, not also the old one
-    if any(asked[name] != given[name] for name in ("agent", "preset") if name in given):
-        return {**asked, **given, "changes": changes}  # other settings altogether: `train` says which
-    return {**asked, **given, "changes": {**stored, **changes}}
+        arguments |= dict.fromkeys(arguments.keys() & {"episodes", "steps"})  # the new length, not also the old one
+    if any(arguments[name] != given[name] for name in ("agent", "preset") if name in given):
+        return {**arguments, **given, "changes": changes}  # other settings altogether: `train` says which
+    return {**arguments, **given, "changes": {**stored, **changes}}

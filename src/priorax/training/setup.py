@@ -13,9 +13,10 @@ from priorax.envs.adapt import World, as_world
 from priorax.envs.registry import known_environment, preset_for, preset_in
 from priorax.training.backends.base import Backend
 from priorax.training.backends.host import HostBackend, build_for
-from priorax.training.backends.scan import ScanBackend, prepare
-from priorax.training.folder import describe_run
+from priorax.training.backends.loop import prepare
+from priorax.training.backends.scan import ScanBackend
 from priorax.training.prior_scale import with_proposal, without_auto
+from priorax.training.run_files import describe_run
 
 BACKENDS = ("scan", "host", "ray")
 
@@ -54,12 +55,12 @@ class Setup(NamedTuple):
     @property
     def config(self) -> dict[str, Any]:
         """The configuration for run.json."""
-        asked = {**self.names, "backend": self.backend.name}
+        arguments = {**self.names, "backend": self.backend.name}
         if self.workers is not None:
-            asked |= {"actors": self.workers.actors, "shards": self.workers.shards}
+            arguments |= {"actors": self.workers.actors, "shards": self.workers.shards}
         if self.backend.interface is not None:
-            asked["interface"] = self.backend.interface.as_json()
-        return describe_run(asked, self.settings)
+            arguments["interface"] = self.backend.interface.as_json()
+        return describe_run(arguments, self.settings)
 
     def evaluation_seed(self, *more: int) -> int:
         """Derive the seed of an evaluation; no two evaluations share random numbers.

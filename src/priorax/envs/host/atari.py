@@ -143,10 +143,10 @@ def rom_name(game: str, known: list[str]) -> str:
         ValueError: If it is unknown; the message suggests similar names.
     """
     plain = {name.replace("_", ""): name for name in known}
-    asked = game.replace("_", "").lower()
-    if asked in plain:
-        return plain[asked]
-    near = difflib.get_close_matches(asked, plain, n=3, cutoff=0.0)
+    plain_name = game.replace("_", "").lower()
+    if plain_name in plain:
+        return plain[plain_name]
+    near = difflib.get_close_matches(plain_name, plain, n=3, cutoff=0.0)
     names = ", ".join(repr(plain[name]) for name in near)
     raise ValueError(f"game={game!r} is none of the {len(known)} known games; did you mean one of {names}?")
 

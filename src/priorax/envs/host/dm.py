@@ -250,17 +250,17 @@ def bsuite_experiments() -> dict[str, int]:
 
 def _loaded(bsuite_id: str, experiment: str, seed: int, lane: int) -> Any:
     loading = imported("bsuite.bsuite")
-    asked = dict(imported("bsuite.sweep").SETTINGS[bsuite_id])
+    settings = dict(imported("bsuite.sweep").SETTINGS[bsuite_id])
     if experiment == "deep_sea_stochastic":  # its loader takes no seed
-        env = loading.load("deep_sea", {**asked, "deterministic": False, "seed": seed + lane})
+        env = loading.load("deep_sea", {**settings, "deterministic": False, "seed": seed + lane})
         env.bsuite_num_episodes = imported("bsuite.sweep").EPISODES[bsuite_id]
         return env
     takes = inspect.signature(loading.EXPERIMENT_NAME_TO_ENVIRONMENT[experiment]).parameters
     if "seed" in takes:
-        fixed = asked.get("seed", takes["seed"].default)
-        asked["seed"] = (seed if fixed in (None, inspect.Parameter.empty) else fixed) + lane
+        fixed = settings.get("seed", takes["seed"].default)
+        settings["seed"] = (seed if fixed in (None, inspect.Parameter.empty) else fixed) + lane
     try:
-        return loading.load(experiment, asked)
+        return loading.load(experiment, settings)
     except OSError as error:
         raise ValueError(
             f"bsuite_id={bsuite_id!r} cannot be loaded: {error}; bsuite downloads its pictures into /tmp/mnist, put "

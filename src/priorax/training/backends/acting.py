@@ -12,7 +12,7 @@ from jaxtyping import PRNGKeyArray, PyTree
 from priorax.agents import Agent, Choice
 from priorax.envs.host.vector import VectorWorld
 from priorax.replay import LaneStep, Transition, owned_mean
-from priorax.replay.returns import Window, n_step_return
+from priorax.replay.base import Window, n_step_return
 from priorax.training.backends.lanes import Lanes, Played, seed_for
 
 Observe = Callable[[Transition, np.ndarray], np.ndarray | None]

@@ -14,12 +14,11 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from priorax.agents import Agent, AgentSpec, Settings, build, check_members_differ, nearby
-from priorax.agents.base import errors
 from priorax.agents.deploy import best, deploy, values
 from priorax.envs.host.vector import VectorWorld
 from priorax.envs.interface import Interface, interface_of
 from priorax.fitting import NonFiniteLoss
-from priorax.replay import FrameLayout, FrameReplay, Sampled, Transition, check_holds
+from priorax.replay import FrameLayout, FrameReplay, Sampled, Transition, check_holds, td_errors
 from priorax.storage import restore_tree, tree_arrays
 from priorax.training.backends.acting import Actor
 from priorax.training.backends.lanes import seed_for
@@ -46,7 +45,7 @@ def learn(
     """
     state, info = agent.learn(state, sampled, jax.random.fold_in(key, count))
     none = jnp.zeros(sampled.weight.shape[1])  # sparse rows tell no errors, and draw uniformly
-    found = none if info.examples is None else errors(info, sampled.weight > 0)
+    found = none if info.examples is None else td_errors(jnp, info.examples, sampled.weight > 0)
     return state, found, jnp.mean(info.loss)
 
 

@@ -1,29 +1,25 @@
-"""Backend for compiled environments: agent and environment in one scan (`live`, algorithm 3), in chunks of steps.
-
-Step t depends only on the run's key and t, so chunks can have any length; the trainer acts between them. Seeds are
-separate runs (`analysis/parallel.py`): a vmap over seeds would execute both branches of every condition, and make the
-results of a seed depend on the others.
+"""Backend for compiled environments: runs the compiled loop (`loop.py`) in chunks of steps, between which the trainer
+acts.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, PRNGKeyArray
 
-from priorax.agents import Agent, AgentSpec, Settings, agent_spec, build, check_members_differ, nearby
-from priorax.agents.base import errors
+from priorax.agents import check_members_differ, nearby
 from priorax.agents.deploy import Values, best
-from priorax.beliefs import Info
 from priorax.checks import NonFinite, positive_int
-from priorax.envs import Environment, Held, make_environment, num_states
-from priorax.envs.interface import Interface, interface_of_environment, task_of_environment
+from priorax.envs import num_states
+from priorax.envs.interface import Interface, interface_of_environment
 from priorax.fitting import NonFiniteLoss
-from priorax.replay import Buffer, DeviceReplay, Stored, Transition, sum_tree
+from priorax.replay import Buffer, sum_tree
 from priorax.storage import restore_tree, tree_arrays
+from priorax.training.backends.loop import Live, Loop, Steps, run_chunk, start
 from priorax.training.checkpoint import Checkpoints
 from priorax.training.records import Arrays, Ended, Inserted, ReplayFacts, Snapshot
 
@@ -31,374 +27,6 @@ CHUNK = 1000
 """Actions in one compiled call."""
 LONGEST = 10_000
 """Maximum length of an evaluation episode in actions, if the environment declares none."""
-
-
-class Live(NamedTuple):
-    """State of a run between two steps."""
-
-    agent: Any
-    """State of the agent."""
-    replay: Any
-    """A `Buffer`; empty for an agent that learns without replay."""
-    env: PyTree
-    """State of the environment."""
-    obs: PyTree
-    """Current observation."""
-    index: PyTree
-    """The draw that the agent follows in this episode."""
-    episodes: Array
-    """Number of finished episodes."""
-    step: Array
-    """Number of steps so far."""
-    due: Array
-    """Whether to learn before the next action."""
-
-
-class Steps(NamedTuple):
-    """Results of each step of a chunk."""
-
-    reward: Array
-    """Reward."""
-    done: Array
-    """Whether the episode ended."""
-    bad: Array
-    """Whether the episode is certainly suboptimal, if the environment tells."""
-    solved: Array
-    """At the end of an episode: whether the greedy policy of the mean is optimal, if the environment knows its optimal
-    path."""
-    loss: Array
-    """Loss averaged over members; zero without an update."""
-    taken: Array
-    """Number of environment steps: more than one if actions are repeated."""
-    odd: Array
-    """Sum of the NaN or infinite components of the next observation; zero if all are finite."""
-
-
-class Loop(eqx.Module):
-    """Interaction of an agent with a compiled environment.
-
-    Attributes:
-        env: A compiled environment.
-        agent: The agent.
-        learn_every: Environment steps between updates; 0: at episode ends only, as in the paper's `live`.
-        updates: Updates each time.
-        learn_after: Transitions in replay before the first update.
-        clip_rewards: Whether to learn from rewards clipped to [-1, 1]; logs keep the raw rewards.
-    """
-
-    env: Environment = eqx.field(static=True)
-    agent: Agent
-    learn_every: int = eqx.field(static=True, default=1)
-    updates: int = eqx.field(static=True, default=1)
-    learn_after: int = eqx.field(static=True, default=1)
-    clip_rewards: bool = eqx.field(static=True, default=False)
-
-    def __check_init__(self) -> None:
-        positive_int("learn_after", self.learn_after)
-        if not isinstance(self.learn_every, int) or self.learn_every < 0:
-            raise ValueError(f"learn_every={self.learn_every!r} must be a whole number; pass 1, or 0 for episode ends")
-        positive_int("updates", self.updates)
-        replay = self.agent.replay
-        if replay is not None and self.learn_after > replay.capacity:
-            raise ValueError(
-                f"learn_after={self.learn_after} exceeds capacity={replay.capacity}, so nothing would ever "
-                "be learned; raise capacity or lower learn_after"
-            )
-        found = getattr(self.env, "num_actions", None)
-        if found != self.agent.num_actions:
-            raise ValueError(
-                f"the agent has {self.agent.num_actions} actions, the environment {found}; "
-                "give the belief num_outputs=env.num_actions"
-            )
-
-    @property
-    def replay(self) -> DeviceReplay | None:
-        """The replay buffer, if the agent learns from one."""
-        return None if self.agent.replay is None else DeviceReplay(self.agent.replay)
-
-    def init(self, key: PRNGKeyArray, params: Any) -> Live:
-        """Initialise a run.
-
-        Args:
-            key: PRNG key.
-            params: Parameters of the environment.
-
-        Returns:
-            The initial state of the run.
-        """
-        key_env, key_agent = jax.random.split(jax.random.fold_in(key, 0))
-        obs, env = self.env.reset(key_env, params)
-        agent = self.agent.init(key_agent, obs)
-        index = self.agent.begin(agent, jax.random.split(key_agent)[1])
-        zero, no = jnp.zeros((), int), jnp.zeros((), bool)
-        replay: Any = ()
-        if self.replay is not None:
-            action = jax.eval_shape(lambda: self._choose(agent, key, obs, index, zero)[0])
-            replay = empty_replay(self.agent, agent, obs, jnp.zeros(action.shape, action.dtype))
-        return Live(agent, replay, env, obs, index, zero, zero, no)
-
-    def step(self, key: PRNGKeyArray, params: Any, live: Live) -> tuple[Live, Steps]:
-        """Perform the updates that are due, then act, step the environment and store the transition.
-
-        Learning comes first because it reads replay, which storing writes: in this order, and with the write position
-        made to depend on the action, every write waits for the reads, and the compiler needs no copy of replay.
-
-        Args:
-            key: PRNG key.
-            params: Parameters of the environment.
-            live: State of the run.
-
-        Returns:
-            The new state, and the results of the step.
-        """
-        t = live.step + 1
-        key_act, key_env, key_mask, key_learn, key_draw, key_mean = jax.random.split(jax.random.fold_in(key, t), 6)
-        agent, replay, loss = self._learn(live, key_learn)
-        action, prior = self._choose(agent, key_act, live.obs, live.index, live.episodes)
-        obs, env, reward, terminated, truncated, info = self.env.step(key_env, live.env, action, params)
-        done = terminated | truncated
-        learned_from = jnp.clip(reward, -1, 1) if self.clip_rewards else reward
-        transition = Transition(live.obs, action, learned_from, info["final_observation"], terminated, done)
-        if self.replay is not None:
-            place = jnp.where(_never(action), 0, replay.time)  # always its time, but not known before the action is
-            replay = replay._replace(time=place)
-        agent, replay = remember(self.agent, agent, replay, key_mask, transition, prior)
-        index = jax.lax.cond(done, lambda: self.agent.begin(agent, key_draw), lambda: live.index)
-        solved = jax.lax.cond(done, lambda: self.solved(agent, key_mean, params), lambda: jnp.zeros((), bool))
-        due = done if self.learn_every == 0 else t % self.learn_every == 0
-        bad = info.get("bad", jnp.zeros((), bool))
-        taken = info.get("steps", jnp.ones((), int))
-        after = Live(agent, replay, env, obs, index, live.episodes + done, t, due)
-        return after, Steps(reward, done, bad, solved, loss, taken, _odd((info["final_observation"], obs)))
-
-    def solved(self, agent: Any, key: PRNGKeyArray, params: Any) -> Array:
-        """Check whether the greedy policy of the mean follows the optimal path, if the environment knows one.
-
-        Args:
-            agent: State of the agent.
-            key: PRNG key.
-            params: Parameters of the environment.
-
-        Returns:
-            Whether it does.
-        """
-        if not hasattr(self.env, "optimal_path"):
-            return jnp.zeros((), bool)
-        obs, actions = self.env.optimal_path(params)
-        return jnp.all(jnp.argmax(self.agent.mean_values(agent, key, obs), axis=-1) == actions)
-
-    def _learn(self, live: Live, key: PRNGKeyArray) -> tuple[Any, Any, Array]:
-        """Perform the updates that are due; get the agent's state, replay and the loss."""
-        if self.replay is None:
-            return live.agent, live.replay, jnp.zeros(())
-        before = (live.agent, live.replay)
-
-        def once(carry: tuple[Any, Buffer], key: PRNGKeyArray) -> tuple[tuple[Any, Buffer], Array]:
-            agent, buffer, info = learn_once(self.agent, *carry, key)
-            return (agent, buffer), jnp.mean(info.loss)
-
-        def learn(carry: tuple[Any, Buffer]) -> tuple[tuple[Any, Buffer], Array]:
-            if self.updates == 1:
-                return once(carry, key)
-            carry, losses = jax.lax.scan(once, carry, jax.random.split(key, self.updates))
-            return carry, losses[-1]
-
-        if self.learn_every == self.learn_after == 1:  # before the first step there is nothing, and nothing is learned
-            (agent, buffer), loss = learn(before)
-        else:
-            due = live.due & (live.replay.time >= self.learn_after)
-            (agent, buffer), loss = jax.lax.cond(due, learn, lambda carry: (carry, jnp.zeros(())), before)
-        return agent, buffer, loss
-
-    def _choose(self, agent: Any, key: PRNGKeyArray, obs: PyTree, index: PyTree, episodes: Array) -> tuple[Any, Any]:
-        """Choose the action in the single lane; get it and the prior values."""
-        epsilon = self.agent.epsilon_at(episodes, jnp.zeros(1), 1)
-        choice = self.agent.act(agent, key, _one_lane(obs), _one_lane(index), epsilon)
-        return choice.action[0], None if choice.prior is None else choice.prior[0]
-
-
-def empty_replay(agent: Agent, state: Any, obs: PyTree, action: Any) -> Buffer:
-    """Create an empty replay buffer for an agent.
-
-    Args:
-        agent: The agent.
-        state: State of the agent.
-        obs: One example observation.
-        action: One example action.
-
-    Returns:
-        The buffer.
-    """
-    assert agent.replay is not None
-    no = jnp.zeros((), bool)
-    prior = _prior_at(agent, state, obs)
-    example = Stored(Transition(obs, action, jnp.zeros(()), obs, no, no), prior, prior)
-    return DeviceReplay(agent.replay).init(example)
-
-
-def remember(
-    agent: Agent, state: Any, buffer: Any, key: PRNGKeyArray, transition: Transition, prior: Array | None = None
-) -> tuple[Any, Any]:
-    """Show ONE transition to an agent, and store it in replay.
-
-    Args:
-        agent: The agent.
-        state: State of the agent.
-        buffer: Its replay; empty for an agent without one.
-        key: PRNG key of the bootstrap masks.
-        transition: The transition.
-        prior: Prior values at its observation, if already known.
-
-    Returns:
-        The new state of the agent, and its replay.
-    """
-    state, bonus = agent.observe(state, _one_lane(transition), jnp.ones(1))
-    if agent.replay is None:
-        return state, buffer
-    if bonus is not None:
-        transition = transition._replace(reward=transition.reward + bonus[0])
-    prior = _prior_at(agent, state, transition.obs) if prior is None else prior
-    after = None if prior is None else _prior_at(agent, state, transition.next_obs)
-    return state, DeviceReplay(agent.replay).add(buffer, Stored(transition, prior, after), key)
-
-
-def learn_once(agent: Agent, state: Any, buffer: Buffer, key: PRNGKeyArray) -> tuple[Any, Buffer, Info]:
-    """Perform one update on a minibatch from replay.
-
-    Args:
-        agent: The agent.
-        state: State of the agent.
-        buffer: Its replay.
-        key: PRNG key.
-
-    Returns:
-        The new state, replay with updated priorities, and diagnostics.
-    """
-    assert agent.replay is not None
-    replay = DeviceReplay(agent.replay)
-    key_sample, key_learn = jax.random.split(key)
-    sampled = replay.sample(buffer, key_sample)
-    state, info = agent.learn(state, sampled, key_learn)
-    if replay.settings.priority > 0 and info.examples is not None:
-        buffer = replay.prioritise(buffer, sampled.place, errors(info, sampled.weight > 0))
-    return state, buffer, info
-
-
-def _prior_at(agent: Agent, state: Any, obs: PyTree) -> Array | None:
-    prior = agent.prior_at(state, _one_lane(obs))
-    return None if prior is None else prior[0]
-
-
-def _one_lane(tree: PyTree) -> PyTree:
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], tree)
-
-
-def _never(action: Array) -> Array:
-    """Return False in a way that depends on the action, as the compiler sees it."""
-    first = jnp.ravel(action)[0]
-    return first < 0 if jnp.issubdtype(first.dtype, jnp.integer) else jnp.isnan(first)
-
-
-def _odd(obs: PyTree) -> Array:
-    """Sum the NaN or infinite components; indices and images never are."""
-    numbers = [leaf for leaf in jax.tree.leaves(obs) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
-    return sum((jnp.sum(jnp.where(jnp.isfinite(leaf), 0.0, leaf)) for leaf in numbers), jnp.zeros(()))
-
-
-@eqx.filter_jit
-def run_chunk(
-    loop: Loop, key: PRNGKeyArray, params: Any, live: Live, size: int, length: Int[Array, ""] | None = None
-) -> tuple[Live, Steps]:
-    """Run a number of steps in one compiled call.
-
-    Args:
-        loop: Agent and environment.
-        key: PRNG key of the run.
-        params: Parameters of the environment.
-        live: State of the run.
-        size: Maximum number of steps; each value compiles a new program.
-        length: Number of steps, at most `size`; changing it needs no recompilation; by default `size`.
-
-    Returns:
-        The new state of the run, and the results of each step; entries beyond `length` are zero.
-    """
-    shapes = jax.eval_shape(lambda live: loop.step(key, params, live)[1], live)
-    room = jax.tree.map(lambda leaf: jnp.zeros((size, *leaf.shape), leaf.dtype), shapes)
-
-    def body(i: Array, carry: tuple[Live, Steps]) -> tuple[Live, Steps]:
-        live, steps = carry
-        live, step = loop.step(key, params, live)
-        return live, jax.tree.map(lambda ring, value: ring.at[i].set(value), steps, step)
-
-    return jax.lax.fori_loop(0, size if length is None else length, body, (live, room))
-
-
-@eqx.filter_jit
-def start(loop: Loop, key: PRNGKeyArray, params: Any) -> Live:
-    """Initialise a run.
-
-    Args:
-        loop: Agent and environment.
-        key: PRNG key of the run.
-        params: Parameters of the environment.
-
-    Returns:
-        The initial state of the run.
-    """
-    return loop.init(key, params)
-
-
-def prepare(
-    agent: str | AgentSpec | Agent, chosen: Settings, env: str | Environment, size: int, seed: int
-) -> tuple[Loop, PRNGKeyArray, Any]:
-    """Prepare a run.
-
-    Args:
-        agent: A name, a spec, or an agent.
-        chosen: Its hyperparameters.
-        env: A name, or a compiled environment.
-        size: Size of environments that have one.
-        seed: Seed of the run.
-
-    Returns:
-        Agent and environment, the PRNG key of the run, and the environment's parameters for that seed.
-
-    Raises:
-        ValueError: If a setting is not possible in a compiled scan.
-    """
-    if chosen.lanes > 1:
-        raise ValueError(
-            f"lanes={chosen.lanes} is for environments on the host, and the compiled scan has one; pass lanes=1, or "
-            "backend='host'"
-        )
-    spec = agent_spec(agent) if isinstance(agent, str | AgentSpec) else None
-    world: Any = env
-    if isinstance(env, str):
-        continuous = spec is not None and spec.continuous
-        world = make_environment(env, positive_int("size", size), continuous=continuous)
-    if chosen.hold > 1:
-        world = Held(world, chosen.hold)
-    key_params, key = jax.random.split(jax.random.key(seed))
-    params = world.params(key_params) if hasattr(world, "params") else world.default_params
-    values = None
-    if chosen.wants_optimal_values and hasattr(world, "optimal_values"):
-        values = np.reshape(world.optimal_values(params, chosen.discount), (-1, world.num_actions))
-    built: Any = agent if spec is None else build(spec, chosen, task_of_environment(world, params, values))
-    return loop_of(built, world, chosen), key, params
-
-
-def loop_of(agent: Agent, env: Environment, chosen: Settings) -> Loop:
-    """Combine an agent and a compiled environment.
-
-    Args:
-        agent: The agent.
-        env: The environment.
-        chosen: Hyperparameters.
-
-    Returns:
-        The loop.
-    """
-    return Loop(env, agent, chosen.learn_every, chosen.updates, chosen.learn_after, chosen.clip_rewards)
 
 
 class ScanBackend:
@@ -426,7 +54,7 @@ class ScanBackend:
         self.live = start(loop, key, params)
         self.steps = 0
         self.total, self.length = 0.0, 0
-        """Return and environment steps of the episode under way."""
+        """Return and length, in environment steps, of the episode in progress."""
         self.loss: float | None = None
         check_members_differ(self.agent, self.live.agent, nearby(self.live.obs))
 
@@ -444,7 +72,7 @@ class ScanBackend:
 
     @property
     def variety(self) -> int | None:
-        """Of environments with finite states, those in replay."""
+        """Number of distinct states in replay, if the environment has finitely many states."""
         replay = self.loop.replay
         if replay is None or num_states(self.loop.env) is None:
             return None
@@ -474,15 +102,16 @@ class ScanBackend:
         """
         length = self.chunk if limit is None else min(limit, self.chunk)
         live, steps = self._run(length)
-        ended, rest = self._ended(steps, length)
+        losses = self._last_losses(steps, length)
+        ended, rest = self._ended(steps, length, losses)
         for i, episode in enumerate(ended):
             if last(episode):
-                if episode.step < self.steps + length:  # the agent as it was at this episode's end
-                    live, rest = self._run(episode.step - self.steps)[0], (0.0, 0)
+                if episode.step < self.steps + length:  # run again up to this episode's end, for the agent at that time
                     length = episode.step - self.steps
+                    live, rest = self._run(length)[0], (0.0, 0)
                 ended = ended[: i + 1]
                 break
-        self.loss = self._last_losses(steps, length)[-1]
+        self.loss = losses[length - 1]
         self.live, self.steps, (self.total, self.length) = live, self.steps + length, rest
         return ended
 
@@ -492,14 +121,13 @@ class ScanBackend:
         self._refuse_non_finite(steps)
         return live, steps
 
-    def _ended(self, steps: Steps, length: int) -> tuple[list[Ended], tuple[float, int]]:
-        """Collect the finished episodes, and return and length of the one in progress."""
+    def _ended(self, steps: Steps, length: int, losses: list[float | None]) -> tuple[list[Ended], tuple[float, int]]:
+        """Collect the finished episodes, and the return and length of the episode in progress."""
         places = np.flatnonzero(steps.done[:length])
         paid = np.split(steps.reward[:length].astype(float), places + 1)
         taken = np.split(steps.taken[:length].astype(int), places + 1)
         totals, lengths = [float(part.sum()) for part in paid], [int(part.sum()) for part in taken]
         totals[0], lengths[0] = totals[0] + self.total, lengths[0] + self.length
-        losses = self._last_losses(steps, length)
         ended = [
             Ended(
                 self.steps + int(t) + 1,
@@ -521,7 +149,7 @@ class ScanBackend:
 
     def _refuse_non_finite(self, steps: Steps) -> None:
         """Raise for the first NaN or infinite reward, observation or loss of a chunk."""
-        found = {"reward": steps.reward, "observation": steps.odd, "loss": steps.loss}
+        found = {"reward": steps.reward, "observation": steps.non_finite, "loss": steps.loss}
         wrong = {what: np.flatnonzero(~np.isfinite(part)) for what, part in found.items()}
         at = {what: int(places[0]) for what, places in wrong.items() if len(places)}
         if not at:
@@ -537,8 +165,8 @@ class ScanBackend:
 
     def snapshot(self) -> Snapshot:
         state = tree_arrays(_light(self.live))
-        under_way = {"total": self.total, "length": self.length, "loss": np.nan if self.loss is None else self.loss}
-        state |= {f"run.{name}": np.asarray(number) for name, number in under_way.items()}
+        in_progress = {"total": self.total, "length": self.length, "loss": np.nan if self.loss is None else self.loss}
+        state |= {f"run.{name}": np.asarray(number) for name, number in in_progress.items()}
         if self.loop.replay is None:
             return Snapshot(self.steps, state)
         settings = self.loop.replay.settings

@@ -177,9 +177,9 @@ class Driver:
                 return
             busy[self.rollouts[i].name] = rounds
             shard = self.shards[i % len(self.shards)]
-            asked = Call(shard, shard.incarnation, "add", None)
+            insertion = Call(shard, shard.incarnation, "add", None)
             arguments = (self._weights(), self.frozen, shard.handle, rounds, self.episodes)
-            self.calls.begin(self.rollouts[i], "play", *arguments, note=(rounds, i, asked))
+            self.calls.begin(self.rollouts[i], "play", *arguments, note=(rounds, i, insertion))
 
     def _weights(self) -> Any:
         """A reference to weights that are not too old."""
@@ -228,7 +228,7 @@ class Driver:
         return ended
 
     def _hear_of_play(self, call: Call, answer: Answer) -> list[Ended]:
-        _, i, asked = call.note
+        _, i, insertion = call.note
         before = self.steps
         self.rounds += answer.rounds
         self.steps += answer.actions
@@ -237,10 +237,10 @@ class Driver:
         self.cells.update(answer.cells)
         self.episodes += len(answer.ended)
         if answer.size is None:
-            self.calls.revive(asked, "it did not answer a rollout actor")
-        elif asked.current:
-            self.sizes[i % len(self.shards)] = (asked.incarnation, answer.size)
-            asked.worker.deaths = 0
+            self.calls.revive(insertion, "it did not answer a rollout actor")
+        elif insertion.current:
+            self.sizes[i % len(self.shards)] = (insertion.incarnation, answer.size)
+            insertion.worker.deaths = 0
         if self.ready:
             if self.learning_since is None:
                 self.learning_since = time.perf_counter()

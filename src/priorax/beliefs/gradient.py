@@ -1,0 +1,231 @@
+"""Learning by gradient descent: optimisers, the data loss of each stream, and one optimiser step."""
+
+import abc
+from typing import Any, Protocol, runtime_checkable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from priorax.beliefs.base import Batch, BeliefState, Info, check_number
+from priorax.checks import non_negative, positive
+from priorax.heads import Head
+from priorax.networks import Network
+
+
+@runtime_checkable
+class Optimizer(Protocol):
+    """An optax gradient transformation, `Adam` or `RMSProp`."""
+
+    @property
+    def init(self) -> Any:
+        """Function from parameters to the initial optimiser state."""
+        ...
+
+    @property
+    def update(self) -> Any:
+        """Function from (gradients, state, parameters) to (updates, state)."""
+        ...
+
+
+class _Transformation(eqx.Module):
+    """An optimiser with optax's interface, whose transformation is built from the fields on use."""
+
+    @abc.abstractmethod
+    def _optax(self) -> optax.GradientTransformation:
+        """Build the optax transformation."""
+
+    @property
+    def init(self) -> Any:
+        return self._optax().init
+
+    @property
+    def update(self) -> Any:
+        return self._optax().update
+
+
+class Adam(_Transformation):
+    """`optax.adam` with settings as fields. The learning rate is a leaf, so that sweeping it needs no recompilation."""
+
+    learning_rate: float | Float[Array, ""] = 1e-3
+    """Learning rate."""
+    b1: float = eqx.field(static=True, default=0.9)
+    """Decay rate of the first moment."""
+    b2: float = eqx.field(static=True, default=0.999)
+    """Decay rate of the second moment."""
+    eps: float = eqx.field(static=True, default=1e-8)
+    """Added to the denominator."""
+    clip: float | None = eqx.field(static=True, default=None)
+    """Maximum gradient norm (of each member separately, in an ensemble); None: no clipping."""
+
+    def __check_init__(self) -> None:
+        _check_rate_and_clip(self.learning_rate, self.clip)
+        for name in ("b1", "b2"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be at least 0 and below 1; pass for example 0.9")
+        non_negative("eps", self.eps)
+
+    def _optax(self) -> optax.GradientTransformation:
+        return _clipped(optax.adam(self.learning_rate, self.b1, self.b2, self.eps), self.clip)
+
+
+class RMSProp(_Transformation):
+    """Centred `optax.rmsprop` with settings as fields, as used by Ape-X."""
+
+    learning_rate: float | Float[Array, ""] = 6.25e-5
+    """Learning rate."""
+    decay: float = eqx.field(static=True, default=0.95)
+    """Decay rate of the moments."""
+    eps: float = eqx.field(static=True, default=1.5e-7)
+    """Added to the denominator."""
+    clip: float | None = eqx.field(static=True, default=40.0)
+    """Maximum gradient norm; None: no clipping."""
+
+    def __check_init__(self) -> None:
+        _check_rate_and_clip(self.learning_rate, self.clip)
+
+    def _optax(self) -> optax.GradientTransformation:
+        return _clipped(optax.rmsprop(self.learning_rate, self.decay, self.eps, centered=True), self.clip)
+
+
+class CustomOptimizer(_Transformation):
+    """A custom optax transformation as an `eqx.Module`. It is code, not numbers, so it is static."""
+
+    transformation: optax.GradientTransformation = eqx.field(static=True)
+    """The transformation."""
+
+    def _optax(self) -> optax.GradientTransformation:
+        return self.transformation
+
+
+def as_optimizer(optimizer: Any) -> Any:
+    """Convert an optax transformation to an `eqx.Module`.
+
+    Args:
+        optimizer: `Adam`, `RMSProp`, or any optax transformation.
+
+    Returns:
+        `Adam` or `RMSProp` unchanged; any other transformation as a `CustomOptimizer`.
+    """
+    return optimizer if isinstance(optimizer, eqx.Module) else CustomOptimizer(optimizer)
+
+
+def _check_rate_and_clip(learning_rate: Any, clip: float | None) -> None:
+    check_number(lambda name, value: positive(name, value, example=1e-3), "learning_rate", learning_rate)
+    if clip is not None:
+        positive("clip", clip)
+
+
+def _clipped(steps: optax.GradientTransformation, clip: float | None) -> optax.GradientTransformation:
+    return steps if clip is None else optax.chain(optax.clip_by_global_norm(clip), steps)
+
+
+def shape_output(flat: Array, num_outputs: int, size: int) -> Float[Array, "output size"]:
+    """Reshape a network's flat output to one row per output.
+
+    Args:
+        flat: The flat output.
+        num_outputs: Number of outputs.
+        size: Numbers per output.
+
+    Returns:
+        The reshaped output.
+    """
+    return jnp.reshape(flat, (num_outputs, size))
+
+
+def check_output(name: str, network: Network, params: PyTree, x: Any, wanted: int) -> None:
+    """Check the output size of a network, before anything is compiled.
+
+    Args:
+        name: Name of the network's argument, for the message.
+        network: The network.
+        params: Its parameters.
+        x: One example input.
+        wanted: The required number of outputs.
+
+    Raises:
+        ValueError: If the size differs.
+    """
+    found = jax.eval_shape(network.apply, params, x).size
+    if found != wanted:
+        raise ValueError(
+            f"{name} gives {found} numbers per input but the belief needs {wanted} (outputs x head size); "
+            f"let {name} end in {wanted} numbers"
+        )
+
+
+def stream_losses(head: Head, out: Array, batch: Batch) -> Float[Array, " stream"]:
+    """Compute each stream's mean weighted loss: the data term of algorithm 1, or of equation (6) if `action` is given.
+
+    Args:
+        head: The interpretation of outputs.
+        out: Outputs [stream, batch, output, size].
+        batch: The examples.
+
+    Returns:
+        One loss per stream.
+    """
+    if batch.action is not None:
+        action = jnp.broadcast_to(batch.action, out.shape[:2])
+        chosen = jnp.take_along_axis(out, action[:, :, None, None], axis=2)[:, :, 0]
+        losses = jax.vmap(jax.vmap(head.loss))(chosen, batch.target)
+    else:
+        losses = jnp.sum(jax.vmap(jax.vmap(jax.vmap(head.loss)))(out, batch.target), axis=-1)
+    return jnp.mean(losses * batch.weight, axis=1)
+
+
+@runtime_checkable
+class GradientBelief(Protocol):
+    """A belief that learns by gradient descent on a loss per stream."""
+
+    @property
+    def optimizer(self) -> Optimizer:
+        """The optimiser."""
+        ...
+
+    def losses(self, state: BeliefState, batch: Batch, key: PRNGKeyArray) -> Float[Array, " stream"]:
+        """Compute the loss that each stream minimises.
+
+        Args:
+            state: State of the belief.
+            batch: Examples.
+            key: PRNG key.
+
+        Returns:
+            One loss per stream.
+        """
+        ...
+
+
+def gradient_step(
+    belief: GradientBelief, state: BeliefState, batch: Batch, key: PRNGKeyArray, per_stream: bool = False
+) -> tuple[BeliefState, Info]:
+    """Perform one optimiser step on the streams' losses.
+
+    Args:
+        belief: The belief.
+        state: State of the belief.
+        batch: Examples.
+        key: PRNG key.
+        per_stream: Whether params have a leading stream axis, and the optimiser acts on each stream separately, so that
+            not even gradient clipping couples members.
+
+    Returns:
+        The new state, and the losses.
+    """
+
+    def total(params: PyTree, weight: Array) -> tuple[Array, Array]:
+        weighted = eqx.tree_at(lambda batch: batch.weight, batch, weight)
+        losses = belief.losses(state._replace(params=params), weighted, key)
+        return jnp.sum(losses), losses
+
+    # a stream's loss is the mean of weight * loss over n examples: its derivative by a weight is one example's loss / n
+    (grads, by_weight), losses = jax.grad(total, argnums=(0, 1), has_aux=True)(state.params, batch.weight)
+    step = jax.vmap(belief.optimizer.update) if per_stream else belief.optimizer.update
+    updates, opt = step(grads, state.opt, state.params)
+    return state._replace(params=optax.apply_updates(state.params, updates), opt=opt), Info(
+        losses, by_weight * batch.weight.shape[1]
+    )

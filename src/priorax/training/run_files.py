@@ -1,0 +1,118 @@
+"""Contents of run.json and episodes.csv, and reading them."""
+
+import csv
+import dataclasses
+import io
+import json
+import typing
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from priorax.agents import Settings
+from priorax.files import BadFile
+from priorax.training.records import Episode
+from priorax.version import __version__
+
+FORMAT = 3
+"""Format version of the files of a run; a run of another format cannot be resumed."""
+
+
+def describe_run(arguments: Mapping[str, Any], chosen: Settings) -> dict[str, Any]:
+    """Create the contents of run.json.
+
+    Args:
+        arguments: Arguments of the run.
+        chosen: Hyperparameters.
+
+    Returns:
+        Values by name.
+    """
+    return {**arguments, "settings": as_json(chosen), "version": __version__, "format": FORMAT}
+
+
+def as_json(chosen: Settings) -> dict[str, Any]:
+    """Convert settings to JSON values.
+
+    Args:
+        chosen: Hyperparameters.
+
+    Returns:
+        Values by name.
+    """
+    found: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(chosen)))
+    return found
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Read the configuration of a run.
+
+    Args:
+        path: The folder.
+
+    Returns:
+        The contents of run.json.
+
+    Raises:
+        ValueError: If there is no run.
+        BadFile: If the file is damaged.
+    """
+    if not (path / "run.json").is_file():
+        raise ValueError(f"{str(path)!r} holds no run to resume; start one with --out {path}")
+    try:
+        found = json.loads((path / "run.json").read_text())
+    except ValueError as error:
+        raise BadFile(f"{path / 'run.json'} is damaged ({error}); start the run again with --overwrite") from None
+    if not isinstance(found, dict):
+        raise BadFile(f"{path / 'run.json'} is damaged (no object); start the run again with --overwrite")
+    return found
+
+
+def read_episodes(path: Path, until: int | None = None, finished: int | None = None) -> list[Episode]:
+    """Read the episodes of a run.
+
+    Args:
+        path: The folder.
+        until: Number of bytes to read; by default all.
+        finished: Expected number of rows.
+
+    Returns:
+        The rows.
+
+    Raises:
+        BadFile: If the file is shorter than that, cannot be parsed, does not number episodes from 1, or has another
+            number of rows.
+    """
+    file = path / "episodes.csv"
+    try:
+        content = file.read_bytes()[:until]
+        if until is not None and len(content) < until:
+            raise BadFile(f"{file} was cut short: it has {len(content)} bytes, its checkpoint {until}")
+        rows = [_episode(row) for row in csv.DictReader(io.StringIO(content.decode(), newline=""))]
+    except BadFile:
+        raise
+    except FileNotFoundError:
+        raise BadFile(f"{file} is missing") from None
+    except (KeyError, ValueError, TypeError) as error:
+        raise BadFile(f"{file} is damaged ({error!r})") from None
+    for number, row in enumerate(rows, start=1):
+        if row.episode != number:
+            raise BadFile(f"{file} is damaged: its row {number} is episode {row.episode}")
+    if finished is not None and len(rows) != finished:
+        raise BadFile(f"{file} has {len(rows)} episodes, its checkpoint {finished}: it was changed since")
+    return rows
+
+
+def _episode(row: Mapping[str, str]) -> Episode:
+    return Episode(*(_READ[name](row[name]) for name in Episode._fields))
+
+
+def _reader(hint: Any) -> Callable[[str], Any]:
+    """Get the parser of a cell of that type; an empty cell is None if the type allows it."""
+    kinds = [kind for kind in typing.get_args(hint) or (hint,) if kind is not type(None)]
+    read: Callable[[str], Any] = (lambda text: bool(int(text))) if kinds == [bool] else kinds[0]
+    optional = len(typing.get_args(hint)) > len(kinds)
+    return lambda text: None if optional and text == "" else read(text)
+
+
+_READ = {name: _reader(hint) for name, hint in typing.get_type_hints(Episode).items()}
