@@ -17,7 +17,7 @@ from dm_env import specs
 from priorax.envs.host.dm import DmEnvWorld, bsuite_experiments, bsuite_world
 from priorax.envs.host.vector import VectorWorld, first_seed
 from priorax.envs.jax.bsuite_cartpole import BsuiteCartpole
-from priorax.envs.registry import lives_on_host, make_world
+from priorax.envs.registry import make_world
 from priorax.experiments import bsuite_sweep
 from priorax.experiments.bsuite_sweep import (
     RULES,
@@ -30,6 +30,7 @@ from priorax.experiments.bsuite_sweep import (
     summary,
     sweep_ids,
 )
+from priorax.training.setup import choose_backend
 
 LOGGED = [episode for episode in range(1, 10_001) if wrappers._logarithmic_logging(episode)]
 WITH_DATA = [name for name in bsuite_experiments() if not name.startswith("mnist")]
@@ -103,7 +104,7 @@ def test_what_bsuite_leaves_open_follows_from_the_seed_and_lanes_differ():
     def firsts(seed):
         return make_world("bsuite:cartpole/0", 2).reset(seed)
 
-    assert lives_on_host("bsuite:catch/0")
+    assert choose_backend("bsuite:catch/0") == "host"
     np.testing.assert_array_equal(firsts(1), firsts(1))
     world = make_world("bsuite:cartpole/0", 2)
     world.reset(0)

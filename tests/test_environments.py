@@ -13,7 +13,8 @@ from priorax import names, train
 from priorax.envs import environments, make_environment, make_world, register_environment, registry
 from priorax.envs.catalogue import EnvironmentSpec
 from priorax.envs.host.vector import CompiledWorld
-from priorax.envs.registry import known_environment, lives_on_host, preset_for
+from priorax.envs.registry import known_environment, preset_for
+from priorax.training.setup import choose_backend
 
 KNOWN = {
     "deep_sea": (False, "tuned"),
@@ -54,7 +55,7 @@ def test_every_name_of_ours_is_in_the_table():
 
 @pytest.mark.parametrize("name", [*KNOWN, *OTHERS])
 def test_where_it_is_trained_and_with_which_preset(name):
-    assert (lives_on_host(name), preset_for(name)) == {**KNOWN, **OTHERS}[name]
+    assert (choose_backend(name) == "host", preset_for(name)) == {**KNOWN, **OTHERS}[name]
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ TINY = {"num_members": 2, "batch_size": 4, "learn_after": 4, "widths": (4,), "ca
 
 def test_plug_ins_train_on_the_backend_that_is_theirs(plugged):
     plugged(lamp="test_environments:Lamp", switch="test_environments:Switch", several="test_environments:vector")
-    assert {name: (lives_on_host(name), preset_for(name)) for name in ("lamp", "switch", "several")} == {
+    assert {name: (choose_backend(name) == "host", preset_for(name)) for name in ("lamp", "switch", "several")} == {
         "lamp": (False, "finite"),
         "switch": (True, "gymnasium"),
         "several": (True, "finite"),
@@ -152,7 +153,7 @@ def test_a_broken_plug_in_is_named_and_the_others_work(plugged):
 def test_one_can_be_registered_for_this_process(monkeypatch):
     monkeypatch.setattr(registry, "_registered", {})
     spec = register_environment("lamp", Lamp, preset="tuned", sized=False)
-    assert isinstance(spec, EnvironmentSpec) and preset_for("lamp") == "tuned" and not lives_on_host("lamp")
+    assert isinstance(spec, EnvironmentSpec) and preset_for("lamp") == "tuned" and choose_backend("lamp") == "scan"
     assert "lamp" in environments() and make_environment("lamp", 3) == Lamp(3)
     for name, words in (("lamp", "is taken"), ("deep_sea", "is taken"), ("my:lamp", "has a colon")):
         with pytest.raises(ValueError, match=words):

@@ -96,14 +96,15 @@ def _show(title: str, result: Any) -> int:
 def _scale(command: Scale) -> int:
     from priorax.agents import settings
     from priorax.checks import checked_seed
-    from priorax.envs.registry import lives_on_host, make_world, preset_for
+    from priorax.envs.registry import make_world, preset_for
     from priorax.training.prior_scale import propose, without_auto
     from priorax.training.request import parse_changes
+    from priorax.training.setup import choose_backend
 
     checked_seed(command.seed)
     preset = command.preset or preset_for(command.env)
     chosen = settings(command.agent, preset, **without_auto(parse_changes(command.agent, command.set)))
-    lanes = chosen.lanes if lives_on_host(command.env) else 4
+    lanes = chosen.lanes if choose_backend(command.env) == "host" else 4
     options: dict[str, Any] = {"size": command.size, "game": command.game, "seed": command.seed, "hold": chosen.hold}
     with contextlib.closing(make_world(command.env, lanes, **options)) as world:
         found = propose(command.agent, chosen, world, command.seed, command.steps, command.smallest)
@@ -185,9 +186,9 @@ def _episode(command: Watch, run: Path) -> int:
     """An episode of what a run has learned."""
     from priorax.analysis.record import load, record, record_in_gymnasium, record_in_mujoco
     from priorax.envs import GYMNASIUM
-    from priorax.envs.registry import lives_on_host
     from priorax.report.episodes import array_frames, cartpole_frames, draws, write_gif
     from priorax.training.run_files import read_config
+    from priorax.training.setup import choose_backend
 
     env = str(read_config(run).get("env"))
     if env.startswith(GYMNASIUM) and not command.mujoco:
@@ -196,7 +197,7 @@ def _episode(command: Watch, run: Path) -> int:
         write_gif(out, array_frames(film.pictures), film.milliseconds)
         say(f"return {film.total:.1f}; wrote {out}")
         return 0
-    if lives_on_host(env) or env.startswith("object:"):
+    if choose_backend(env) == "host" or env.startswith("object:"):
         raise ValueError(
             f"there is no picture of {env}; watch a run on cartpole_swingup or in Gymnasium, or play what was learned "
             f"yourself: priorax.load({str(run)!r}).predict(obs)"

@@ -65,7 +65,7 @@ def _run(command: Any, before: Mapping[str, Any], more: dict[str, Any]) -> int:
         defaults["env"] = "atari"
     out, arguments = _arguments(command, defaults)
     shown = _shown(command)
-    where = more.get("backend") or before.get("backend") or choose_backend(arguments["env"], None, None)
+    where = more.get("backend") or before.get("backend") or choose_backend(arguments["env"])
     by_episodes = arguments["steps"] is None and (arguments.get("episodes") is not None or where == "scan")
     total = (arguments.get("episodes") or DEFAULT_EPISODES) if by_episodes else arguments["steps"] or DEFAULT_STEPS
     size = "" if arguments.get("game") or ":" in arguments["env"] else f" {arguments['size']}"

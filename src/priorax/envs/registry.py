@@ -133,16 +133,6 @@ def _plugin(point: EntryPoint) -> EnvironmentSpec:
     return EnvironmentSpec(point.name, found)
 
 
-def lives_on_host(env: str) -> bool:
-    """Whether the environment of that name is trained in on the host; an unknown one is not.
-
-    Args:
-        env: The name.
-    """
-    spec = known_environment(env)
-    return spec is not None and spec.on_host
-
-
 def preset_for(env: str) -> str:
     """The preset of hyperparameters for an environment.
 

@@ -11,13 +11,13 @@ from matplotlib.figure import Figure
 from priorax.agents import agent_spec
 from priorax.checks import positive_int
 from priorax.envs import environments, make_environment
-from priorax.envs.registry import lives_on_host
 from priorax.experiments import Report, Result, prepare_folder
 from priorax.experiments.sweep import hours, run_sweep, task
 from priorax.report.learning_times import median_table, times_to_learn
 from priorax.report.looks import LOOKS, Look
 from priorax.report.plots import panels, save_figure
 from priorax.report.rows import Row
+from priorax.training.setup import choose_backend
 
 MARKERS = "osvD^P*Xdph<>"
 
@@ -81,7 +81,7 @@ def compare(
 
 def _refuse_without_regret(env: str) -> None:
     def told(name: str) -> bool:
-        return not lives_on_host(name) and getattr(make_environment(name, 4), "tells_regret", False)
+        return choose_backend(name) == "scan" and getattr(make_environment(name, 4), "tells_regret", False)
 
     if not told(env):
         known = [name for name in environments() if told(name)]

@@ -19,10 +19,10 @@ from typing import Any
 
 from priorax.agents import Settings, agent_spec, settings
 from priorax.analysis.parallel import Task, climb
-from priorax.envs.registry import lives_on_host
 from priorax.files import write_atomically
 from priorax.report.rows import Row, read_rows, write_rows
 from priorax.training.records import Result
+from priorax.training.setup import choose_backend
 from priorax.version import __version__
 
 ROWS_VERSION = 2
@@ -194,7 +194,7 @@ def _told(result: Any) -> str:
 
 def _milliseconds(spec: dict[str, Any]) -> float:
     chosen = settings(spec["agent"], spec.get("preset", "tuned"), **spec["changes"])
-    if lives_on_host(spec["env"]):
+    if choose_backend(spec["env"]) == "host":
         return spec["steps"] * (2 + 35 * chosen.updates / chosen.learn_every)
     cost = MILLISECONDS[min(MILLISECONDS, key=lambda k: abs(k - getattr(chosen, "num_members", 1)))]
     if "cartpole" in spec["env"]:

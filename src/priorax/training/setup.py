@@ -125,7 +125,7 @@ def set_up(
     return _on_host(agent, env, names, preset, changes)
 
 
-def choose_backend(env: World, backend: str | None, workers: Workers | None) -> str:
+def choose_backend(env: World, backend: str | None = None, workers: Workers | None = None) -> str:
     """Choose the backend: the requested one, or that of the environment.
 
     Args:
