@@ -313,7 +313,7 @@ def test_a_run_is_not_resumed_with_other_settings(tmp_path):
     with pytest.raises(ValueError, match=r"prior_scale was 10\.0, is 3\.0"):
         changes = {**TINY, "prior_scale": 3.0}
         train("bsp", "pixel_deep_sea", size=3, steps=40, changes=changes, out=tmp_path, resume=True)
-    with pytest.raises(ValueError, match="already holds a run"):
+    with pytest.raises(ValueError, match="already contains a run"):
         train("bsp", "pixel_deep_sea", size=3, steps=40, changes=TINY, out=tmp_path)
 
 

@@ -40,14 +40,14 @@ def _check(command: Check) -> int:
 
     with share_bar("checking") as report:
         checks = run_checks(report)
-    table = Table("", "lemma", "claim", "measured", "theory", title="The paper's lemmas, measured")
+    table = Table("", "lemma", "claim", "measured", "theory", title="Checks of the paper's lemmas")
     for check in checks:
         sign = "[green]✓[/]" if check.passed else "[bold red]✗[/]"
         note = f"\n[dim]{check.note}[/]" if check.note else ""
         table.add_row(sign, check.lemma, check.claim + note, f"{check.measured:.4g}", check.theory)
     console.print(table)
     failed = sum(not check.passed for check in checks)
-    console.print(f"{len(checks) - failed} of {len(checks)} hold")
+    console.print(f"{len(checks) - failed} of {len(checks)} passed")
     return 1 if failed else 0
 
 
@@ -85,13 +85,13 @@ def _compare(command: Compare) -> int:
 
 
 def _names(words: str) -> list[str]:
-    """Those between commas, with or without spaces."""
+    """Split comma-separated names."""
     return [word.strip() for word in words.split(",") if word.strip()]
 
 
 def _whole(word: str) -> int:
     if not word.isdigit():
-        raise ValueError(f"sizes={word!r} must be whole numbers with commas; pass for example 5,10,15")
+        raise ValueError(f"sizes={word!r} must be comma-separated integers; pass for example 5,10,15")
     return int(word)
 
 
@@ -116,8 +116,8 @@ def _scale(command: Scale) -> int:
     asked: dict[str, Any] = {"size": command.size, "game": command.game, "seed": command.seed, "hold": chosen.hold}
     with contextlib.closing(make_world(command.env, lanes, **asked)) as world:
         found = propose(command.agent, chosen, world, command.seed, command.steps, command.smallest)
-    _print_summary(f"a prior's scale for {command.env}", found.summary())
-    say(f"pass --set prior_scale={found.scale:.3g}, or prior_scale=auto to have this done at the start of a run")
+    _print_summary(f"prior scale for {command.env}", found.summary())
+    say(f"pass --set prior_scale={found.scale:.3g}, or prior_scale=auto to choose it at the start of a run")
     return 0
 
 
@@ -146,7 +146,7 @@ def _bsuite(command: Bsuite) -> int:
             report=report,
             announce=say,
         )
-    _print_summary("bsuite's scores", summary(scores(command.out, command.episodes)))
+    _print_summary("bsuite scores", summary(scores(command.out, command.episodes)))
     return 0
 
 
@@ -178,17 +178,17 @@ def _list_agents(preset: str | None) -> int:
     from priorax.names import AGENT_PLUGINS, AGENTS, distribution, plugins
 
     if preset is not None:
-        raise ValueError(f"preset={preset!r} is for the settings of one agent; pass its name too, as in: agents bsp")
+        raise ValueError(f"preset={preset!r} needs the name of an agent; pass one, as in: agents bsp")
     homes = {point.name: distribution(point) for point in plugins(AGENT_PLUGINS)}
     found = agents()
     rows = [(name, spec.summary, "priorax" if name in AGENTS else homes.get(name, "")) for name, spec in found.items()]
-    _print_summary("agents", [("name", "what it is", "from"), *rows])
-    say("priorax agents NAME shows the settings of one")
+    _print_summary("agents", [("name", "description", "package"), *rows])
+    say("priorax agents NAME shows the settings of an agent")
     return 0
 
 
 def _values(spec: Any, preset: str | None) -> tuple[dict[str, str], dict[str, str]]:
-    """The value of each setting, in one preset; or by default, and what differs from it in others."""
+    """Get the values of settings in one preset; or their defaults, and the differences in other presets."""
     import dataclasses
 
     from priorax.agents import PRESETS, settings
@@ -201,7 +201,7 @@ def _values(spec: Any, preset: str | None) -> tuple[dict[str, str], dict[str, st
         return shown(preset), {}
     first, others = shown("tuned"), dict[str, list[str]]()
     for name in dict.fromkeys([*PRESETS, *spec.presets]):
-        with contextlib.suppress(ValueError):  # not for this agent
+        with contextlib.suppress(ValueError):  # preset not available for this agent
             for each, value in shown(name).items():
                 if value != first[each]:
                     others.setdefault(each, []).append(f"{name} {value}")
@@ -217,13 +217,13 @@ def _environments(command: Environments) -> int:
         (
             name,
             spec.summary,
-            spec.preset or "by what it shows",
+            spec.preset or "by observation type",
             "priorax" if name in ENVIRONMENTS else homes.get(name, ""),
         )
         for name, spec in environments().items()
     ]
-    _print_summary("environments", [("name", "what it is", "preset", "from"), *rows])
-    say("and those of libraries, by name: gymnasium:CartPole-v1, gymnax:CartPole-v1, bsuite:deep_sea/3")
+    _print_summary("environments", [("name", "description", "preset", "package"), *rows])
+    say("environments of other libraries: gymnasium:CartPole-v1, gymnax:CartPole-v1, bsuite:deep_sea/3")
     return 0
 
 
@@ -253,16 +253,16 @@ def _watch(command: Watch) -> int:
 
 
 def _explore(command: Watch) -> int:
-    """Train agents, and write a page on how they explored."""
+    """Train agents and write a web page that shows their exploration."""
     from priorax.analysis.exploration import record_deep_sea
     from priorax.report.viewer import write_viewer
 
     agents = _names(command.agent)
     if command.mujoco or len(agents) > 2:
         raise ValueError(
-            "--mujoco needs the folder of a run; pass one"
+            "--mujoco needs the folder of a run; pass the folder"
             if command.mujoco
-            else f"agent={command.agent!r} has more than two; pass one, or two with a comma"
+            else f"agent={command.agent!r} has more than two names; pass one, or two separated by a comma"
         )
     recordings = []
     for agent in agents:
@@ -277,7 +277,7 @@ def _explore(command: Watch) -> int:
 
 
 def _episode(command: Watch, run: Path) -> int:
-    """An episode of what a run has learned."""
+    """Write an episode of a trained agent as a GIF."""
     from priorax.analysis.record import load, record, record_in_gymnasium, record_in_mujoco
     from priorax.envs import GYMNASIUM
     from priorax.envs.registry import lives_on_host
@@ -293,13 +293,13 @@ def _episode(command: Watch, run: Path) -> int:
         return 0
     if lives_on_host(env) or env.startswith("object:"):
         raise ValueError(
-            f"there is no picture of {env}; watch a run on cartpole_swingup or in Gymnasium, or play what was learned "
-            f"yourself: priorax.load({str(run)!r}).predict(obs)"
+            f"env={env!r} cannot be rendered; watch a run on cartpole_swingup or in Gymnasium, or run the policy in "
+            f"your own code: priorax.load({str(run)!r}).predict(obs)"
         )
     learned = load(run)
     if not draws(learned.env):
         name = type(learned.env).__name__
-        raise ValueError(f"there is no picture of a {name} yet; watch a run on cartpole_swingup or in Gymnasium")
+        raise ValueError(f"{name} cannot be rendered; watch a run on cartpole_swingup or in Gymnasium")
     out = command.out or run / "episode.gif"
     if command.mujoco:
         pictures, total = record_in_mujoco(learned, command.seed)
@@ -317,16 +317,16 @@ def _demo(command: Demo) -> int:
         console.rule(f"{name}: {words}")
         _reproduce(Reproduce(name, "quick", command.out))
     console.print(
-        f"\nOpen [bold]{command.out}/figure13.png[/] first: only a prior leaves doubt where all data said zero. Then "
-        f"[bold]{command.out}/curves.png[/]: who doubts, explores."
+        f"\nOpen [bold]{command.out}/figure13.png[/] first: only with a prior are members uncertain far from data "
+        f"whose targets are all zero. Then [bold]{command.out}/curves.png[/]: this uncertainty drives exploration."
     )
     return 0
 
 
 DEMO = {
-    "figure13": "four ensembles on eleven points; who knows what it does not know?",
-    "figure12": "with more data the bootstrap becomes sure, dropout never does",
-    "curves": "the same doubt, put to use: DeepSea 20, where one path in a million pays",
+    "figure13": "uncertainty of four ensembles fitted to eleven points",
+    "figure12": "uncertainty with more data: the bootstrap's shrinks, dropout's does not",
+    "curves": "learning curves on DeepSea 20, where one path in a million is rewarded",
 }
 
 
@@ -360,7 +360,7 @@ def _fit(command: Fit) -> int:
         ask=_ask if sys.stdin.isatty() and console.is_terminal else None,
     )
     if found.calibration is not None:
-        _print_summary(f"{found.target}, on {found.held_out_rows} rows held out", found.calibration.summary())
+        _print_summary(f"{found.target}, on {found.held_out_rows} held-out rows", found.calibration.summary())
         if found.calibration.classes:
             _print_summary("each class against the rest", found.calibration.class_summary())
     for path in found.paths:
@@ -369,11 +369,11 @@ def _fit(command: Fit) -> int:
 
 
 def _ask(question: str) -> bool:
-    """A question on a terminal."""
+    """Ask a yes-or-no question on the terminal."""
     try:
         return Confirm.ask(escape(question), console=console)
     except EOFError:
-        raise ValueError(f"{question} There was no answer; pass --kind class or --kind number") from None
+        raise ValueError(f"{question} No answer was given; pass --kind class or --kind number") from None
 
 
 def _predict(command: Predict) -> int:
@@ -398,7 +398,7 @@ def _doctor(command: Doctor) -> int:
         return _conformance(command)
     for name in ("agent", "backend"):
         if getattr(command, name) is not None:
-            raise ValueError(f"{name}={getattr(command, name)!r} is for --agents; pass --agents too")
+            raise ValueError(f"{name}={getattr(command, name)!r} needs --agents; pass --agents too")
     findings = examine()
     table = Table("", "what", "found", "remedy")
     for finding in findings:
@@ -429,15 +429,15 @@ def _conformance(command: Doctor) -> int:
         for row in table(names, tuple(backends), lambda words: update(len(rows), words)):
             rows.append(row)
         update(total, "")
-    shown = Table("", "agent", "backend", "what holds", title="Every agent on every backend")
+    shown = Table("", "agent", "backend", "checks", title="Agents on backends")
     for row in rows:
         sign = "[bold red]✗[/]" if not row.holds else "[dim]–[/]" if row.refused is not None else "[green]✓[/]"
         checked = {name: held for name, held in row.checks.items() if held is not None}
-        words = ", ".join(name if held else f"[bold red]not: {name}[/]" for name, held in checked.items())
+        words = ", ".join(name if held else f"[bold red]failed: {name}[/]" for name, held in checked.items())
         shown.add_row(sign, row.agent, row.backend, words if row.refused is None else escape(row.refused))
     console.print(shown)
     wrong = sum(not row.holds for row in rows)
-    console.print(f"{len(rows) - wrong} of {len(rows)} behave, or are refused with a remedy")
+    console.print(f"{len(rows) - wrong} of {len(rows)} passed, or were refused with a remedy")
     return 1 if wrong else 0
 
 

@@ -35,7 +35,7 @@ def seeds_of(rows: Iterable[Any], **values: Any) -> list[float]:
 def times_to_learn(axis: Axes, rows: Sequence[Row], looks: Mapping[str, Look], beside: bool = False) -> None:
     """Plot the learning time against size: the median over seeds as a line and every seed as a marker.
 
-    Runs that did not learn are hollow markers at the top. The dashed line is the 2^N of dithering.
+    Runs that did not learn are hollow markers at the top. The dashed line is 2^N, the lower bound of dithering.
 
     Args:
         axis: The axes to draw on.
@@ -56,7 +56,7 @@ def times_to_learn(axis: Axes, rows: Sequence[Row], looks: Mapping[str, Look], b
             axis.plot(x, learned or top * 1.3, marker, color=color, mfc=face, ms=5, alpha=0.8)
         axis.plot([], [], marker, color=color, ls="-", label=label)
     n = np.arange(min(row["size"] for row in rows) - 1, np.log2(top) + 1)
-    axis.plot(n, 2**n, "k--", lw=1, label="2^N: dithering's lower bound")
+    axis.plot(n, 2**n, "k--", lw=1, label="2^N: lower bound of dithering")
     axis.axhline(top, color="k", lw=0.5, ls=":")
     widest = max(row["size"] for row in rows)
     axis.annotate(f"hollow: not learned in {top:,} episodes", (widest, top * 1.8), ha="right", va="center", size=8)

@@ -70,11 +70,11 @@ def resumed(
         raise BadFile(f"{path / 'run.json'} is damaged ({error!r}); start the run again with --overwrite") from None
     except ValueError as error:
         raise BadFile(
-            f"{path / 'run.json'} asks for what is not known here ({error}); go on with the version of priorax, or the "
-            "plug-in, that wrote it, or start the run again with --overwrite"
+            f"{path / 'run.json'} has an unknown value ({error}); resume with the version of priorax, or the plug-in, "
+            "that wrote it, or start the run again with --overwrite"
         ) from None
     if given.keys() & {"episodes", "steps"}:
-        asked |= dict.fromkeys(asked.keys() & {"episodes", "steps"})  # the new length, not also the old one
+        asked |= dict.fromkeys(asked.keys() & {"episodes", "steps"})  # the new length replaces the old
     if any(asked[name] != given[name] for name in ("agent", "preset") if name in given):
-        return {**asked, **given, "changes": changes}  # other settings altogether: `train` says which
+        return {**asked, **given, "changes": changes}  # `train` reports the differing settings
     return {**asked, **given, "changes": {**stored, **changes}}
