@@ -349,5 +349,5 @@ def test_what_is_known_of_a_gymnasium_environment_reaches_the_agent():
 
 
 def test_an_environment_that_gymnasium_does_not_know_is_named():
-    with pytest.raises(ValueError, match="gymnasium:NoSuchThing-v0' cannot be made"):
+    with pytest.raises(ValueError, match="gymnasium:NoSuchThing-v0' cannot be created"):
         train("bsp", "gymnasium:NoSuchThing-v0", steps=10)

@@ -133,4 +133,4 @@ def test_it_trains_and_goes_on_on_the_host(priorax, tmp_path):
     priorax("train", "--resume", "run", "--steps", 600)
     assert json.loads((tmp_path / "run" / "result.json").read_text())["steps"] == 600
     assert "mixture" in priorax("inspect", "run")
-    assert "hold=2 is not for --env walk" in priorax(*asked, "hold=2", "--overwrite", code=2)
+    assert "hold=2 is not supported for --env walk" in priorax(*asked, "hold=2", "--overwrite", code=2)

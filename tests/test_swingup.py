@@ -122,5 +122,5 @@ def test_watching_says_what_it_cannot_do(tmp_path, capsys):
 
 
 def test_agents_and_environments_must_agree_on_the_kind_of_action():
-    with pytest.raises(ValueError, match="has no form with continuous actions"):
+    with pytest.raises(ValueError, match="has no version with continuous actions"):
         train("d4pg", "deep_sea", episodes=1)

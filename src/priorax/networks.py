@@ -99,7 +99,7 @@ class MLP:
     def init(self, key: PRNGKeyArray, x: Any, num_out: int) -> tuple[Layer, ...]:
         pairs = list(itertools.pairwise((jnp.size(x), *self.widths, num_out)))
         key_weight, key_bias = jax.random.split(key)
-        # one draw for all layers: random numbers are what compiling an `init` spends its time on
+        # one draw for all layers, since compiling random number generators is slow
         count = sum(fan_in * fan_out for fan_in, fan_out in pairs)
         if self.weight_std is None:
             weights = jax.random.uniform(key_weight, (count,), minval=-1.0, maxval=1.0)
@@ -214,7 +214,7 @@ def _after_first(
     activation: Callable[[Array], Array],
     masks: tuple[Array, ...],
 ) -> Float[Array, " out"]:
-    """The rest of a perceptron, given the first layer's product."""
+    """Evaluate the remaining layers, given the product of the first."""
     h = first if params[0].bias is None else first + params[0].bias
     for i, layer in enumerate(params[1:]):
         h = activation(h)
@@ -313,7 +313,7 @@ class Convnet:
         channels = 1 if jnp.ndim(x) == 2 else jnp.shape(x)[0]
         layers: list[Filters] = []
         for own, (count, side, _) in zip(keys, self.filters, strict=True):
-            limit = (6 / ((channels + count) * side**2)) ** 0.5  # Glorot's
+            limit = (6 / ((channels + count) * side**2)) ** 0.5  # Glorot initialisation
             shape = (count, channels, side, side)
             bias = self.bias_scale * jax.random.normal(jax.random.fold_in(key_bias, len(layers)), (count,))
             layers.append(Filters(jax.random.uniform(own, shape, minval=-limit, maxval=limit), bias))
@@ -322,7 +322,7 @@ class Convnet:
         if shown.size == 0:
             least = least_side(self.filters)
             raise ValueError(
-                f"filters={self.filters} need pictures of at least {least} pixels each way, and these are "
+                f"filters={self.filters} need images of at least {least} x {least} pixels, but these have shape "
                 f"{jnp.shape(x)}; use torso='small' (from {least_side(SMALL_NET)} pixels), torso='none', or your own"
             )
         return Convolutions(tuple(layers), self._rest().init(key_rest, jnp.zeros(shown.shape), num_out))
@@ -361,7 +361,7 @@ class Pair:
 
 
 def module(make: Callable[[PRNGKeyArray], PyTree]) -> Pair:
-    """Make a network of an Equinox module.
+    """Create a network from an Equinox module.
 
     Args:
         make: Builds the module from a PRNG key; calling the module evaluates it at one input.

@@ -293,7 +293,7 @@ def _episode(command: Watch, run: Path) -> int:
         return 0
     if lives_on_host(env) or env.startswith("object:"):
         raise ValueError(
-            f"env={env!r} cannot be rendered; watch a run on cartpole_swingup or in Gymnasium, or run the policy in "
+            f"{env} cannot be rendered; watch a run on cartpole_swingup or in Gymnasium, or run the policy in "
             f"your own code: priorax.load({str(run)!r}).predict(obs)"
         )
     learned = load(run)

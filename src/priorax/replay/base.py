@@ -104,7 +104,7 @@ class Replay:
                 f"batch_size={self.batch_size} exceeds capacity={self.capacity}; raise capacity or lower batch_size"
             )
         if self.priority > 0 and not self.shared_batch:
-            raise ValueError(f"priority={self.priority} draws one minibatch for all members; use shared_batch=True")
+            raise ValueError(f"priority={self.priority} needs one minibatch for all members; pass shared_batch=True")
 
     @property
     def bootstraps(self) -> bool:

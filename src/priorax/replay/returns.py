@@ -1,4 +1,4 @@
-"""N-step returns: the one place where rewards are summed and the end of an episode cuts the sum."""
+"""N-step returns, which stop at the end of an episode."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -7,14 +7,14 @@ import numpy as np
 
 
 class Window(NamedTuple):
-    """Step j of the windows that begin at a batch of transitions."""
+    """Step j of the windows that start at a batch of transitions."""
 
     reward: Any
     """Rewards."""
     terminated: Any
     """Whether the episode terminates at this step: there is no bootstrap."""
     ended: Any
-    """Whether the episode ends at this step, by termination or truncation: the window goes no further."""
+    """Whether the episode ends at this step, by termination or truncation: the window stops here."""
 
 
 class Return(NamedTuple):
@@ -37,8 +37,8 @@ def n_step_return(
         xp: `numpy` or `jax.numpy`.
         n: Number of steps, at least 1.
         discount: Discount factor gamma.
-        window: Function that gives step j of each window, for j in 0..n-1.
-        going: Function that tells, for j >= 1, which windows may include step j, for example because it is already
+        window: Function that returns step j of each window, for j in 0..n-1.
+        going: Function that returns, for j >= 1, which windows may include step j, for example because it is already
             stored; by default all.
 
     Returns:
