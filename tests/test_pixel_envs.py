@@ -129,7 +129,7 @@ def test_calls_that_make_no_sense_are_refused(make):
             world.reset(seed)
     world.reset(2**32 - 1)
     for bad in (np.zeros(3, int), np.zeros((2, 1), int), np.zeros(2)):
-        with pytest.raises(ValueError, match="must be 2 whole numbers"):
+        with pytest.raises(ValueError, match="must be 2 integers"):
             world.step(bad)
     for bad in ([0, 2], [-1, 0]):
         with pytest.raises(ValueError, match="at least 0 and below 2"):

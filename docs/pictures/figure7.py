@@ -28,7 +28,7 @@ GRID = np.linspace(-2, 2, 161, dtype=np.float32)[:, None]
 
 
 def fitted(belief: Ensemble, noise: str) -> tuple[np.ndarray, np.ndarray]:
-    """The members on the grid [member, x], and how often each holds each example [member, example]."""
+    """Fit a belief; get the members on the grid [member, x] and the weights of examples [member, example]."""
     key_init, key_data, key_train = jax.random.split(jax.random.key(7), 3)
     state = belief.init(key_init, X[0])
     data = form_data(belief, state, X, Y, key=key_data, noise=noise)
@@ -58,7 +58,7 @@ with matplotlib.rc_context(STYLE):
     page.axis("off")
 
     def small(x: float, y: float, title: str) -> Axes:
-        """A small plot whose lower left corner is there, 1.4 x 0.9."""
+        """Add a plot of 1.4 x 0.9 inches with its lower left corner at (x, y)."""
         axis = drawing.add_axes((x / 10.5, y / 4.6, 1.4 / 10.5, 0.9 / 4.6))
         axis.set(xlim=(-2, 2), ylim=(-2.4, 2.4), xticks=[], yticks=[])
         axis.set_title(title, fontsize=9, pad=3)
