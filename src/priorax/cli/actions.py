@@ -126,7 +126,7 @@ def _inspect(command: Inspect) -> int:
     from priorax.model_folder import holds_model, inspect_model
 
     found = inspect_model(command.path) if holds_model(command.path) else inspect(command.path)
-    _print_summary(str(command.path), [("what", "found"), *found])
+    _print_summary(str(command.path), [("item", "value"), *found])
     return 0
 
 

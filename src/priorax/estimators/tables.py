@@ -1,4 +1,4 @@
-"""Real-world CSV tables: encode columns of text and missing cells as numbers that the estimators take.
+"""Real-world CSV tables: encode text columns and missing cells as numbers for the estimators.
 
 `read` returns the cells, `kinds` decides which columns are numeric, and `learn` determines medians and categories
 (`Features`), with which any table with those columns can be encoded. They are plain values, stored as JSON; the

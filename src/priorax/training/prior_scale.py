@@ -45,7 +45,7 @@ class Proposal(NamedTuple):
             Rows of the table.
         """
         return [
-            ("what", "seen"),
+            ("quantity", "value"),
             ("random actions", f"{self.steps:,} ({self.episodes:,} episodes finished)"),
             ("episode returns", f"{self.worst:g} to {self.best:g}" if self.episodes else "no episode finished"),
             ("discounted returns-to-go", f"{self.returns:.3g} (root mean square)"),

@@ -109,9 +109,7 @@ class Atari:
         if self._lives is None:
             raise ValueError(NOT_RESET)
         obs, reward, terminated, truncated, info = env.step(chosen)
-        lost = (
-            (info["lives"] < self._lives) & ~terminated & ~self._over
-        )  # a new game may start with fewer lives than the last one had
+        lost = (info["lives"] < self._lives) & ~terminated & ~self._over  # a new game may start with fewer lives
         self._lives, self._over = info["lives"], terminated | truncated
         return VectorStep(obs, reward.astype(np.float32), terminated, truncated, lost)
 

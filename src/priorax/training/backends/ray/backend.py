@@ -1,6 +1,6 @@
 """Ape-X (Horgan et al. 2018) on Ray, for any agent that learns Q from shared minibatches.
 
-The learner runs in this process; rollout actors and replay shards have processes of their own, on this machine or a
+The learner runs in this process; rollout actors and replay shards run in other processes, on this machine or a
 cluster. Workers that die are restarted, and the run continues: an actor loses its unsent data, a shard its contents. If
 this process dies, everything since the last checkpoint is lost, and replay, which is refilled on resume.
 """

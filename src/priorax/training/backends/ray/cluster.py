@@ -1,4 +1,4 @@
-"""Ray (extra `cluster`): a session, and workers in processes of their own that are restarted when they die.
+"""Ray (extra `cluster`): a session, and workers in separate processes that are restarted when they die.
 
 Ray is imported late, so that it is an optional dependency.
 """
@@ -88,7 +88,7 @@ def _refuse_too_many(ray: Any, workers: int) -> None:
 
 
 class Worker:
-    """A remote object in a process of its own, restarted as a new incarnation when it dies."""
+    """A remote object in a separate process, restarted as a new incarnation when it dies."""
 
     def __init__(self, name: str, kind: type, arguments: Callable[[int], tuple[Any, ...]]) -> None:
         """Start the process.

@@ -28,7 +28,7 @@ class ShardPlan(NamedTuple):
 
 
 class Shard:
-    """A replay buffer in a process of its own."""
+    """A replay buffer in a separate process."""
 
     def __init__(self, plan: ShardPlan, lanes: int, seed: int) -> None:
         """Allocate an empty buffer.
