@@ -18,7 +18,7 @@ def field_default(call: griffe.ExprCall) -> Any:
         call: The call.
 
     Returns:
-        The expression of the default, or of what its factory returns; None if there is neither.
+        The expression of the default, or of its factory's return value; None if there is neither.
     """
     keywords = {part.name: part.value for part in call.arguments if isinstance(part, griffe.ExprKeyword)}
     factory = keywords.get("default_factory")

@@ -23,4 +23,4 @@ assert far > 3 * inside
 limit = np.quantile(model.predict_uncertainty(X).epistemic, 0.99)
 labels = model.predict(list(points.values()))
 for place, label, doubt in zip(points, labels, found.epistemic, strict=True):
-    print(f"{place:18}  {label if doubt <= limit else 'I do not know'}")
+    print(f"{place:18}  {label if doubt <= limit else 'abstain'}")

@@ -20,13 +20,13 @@ agent.learn(total_steps=6_000, callback=tell, evaluate_every=2_000, evaluation_e
 env = gymnasium.make("CartPole-v1")
 obs, _ = env.reset(seed=0)
 found = agent.values(obs)
-print("values:", found.mean.round(1), "members differ by", found.spread.round(1))
+print("values:", found.mean.round(1), "standard deviation over members:", found.spread.round(1))
 
 total, over = 0.0, False
 while not over:
     obs, reward, terminated, truncated, _ = env.step(agent.predict(obs))
     total, over = total + reward, terminated or truncated
-print("one episode of what was learned:", total)
+print("return of the deployed policy:", total)
 
 agent.save("cartpole")  # a run folder
 again = Explorer.load("cartpole")

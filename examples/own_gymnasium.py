@@ -7,7 +7,7 @@ from priorax import Explorer
 
 
 class Lock(gymnasium.Env):
-    """Eight binary digits. A correct digit costs 0.01, a wrong one ends the episode, the last one pays 1."""
+    """Eight binary digits. A correct digit costs 0.01, a wrong one ends the episode, the last one has reward 1."""
 
     observation_space = gymnasium.spaces.Discrete(8)
     action_space = gymnasium.spaces.Discrete(2)
@@ -32,5 +32,5 @@ for name in ("bsp", "eps_greedy"):
     agent.learn(total_steps=1_000)
     best = max(episode.total_return for episode in agent.history)
     deployed = np.mean(agent.evaluate(episodes=4))
-    print(f"{name:10}  best episode {best:.2f}, what was learned {deployed:.2f}")
+    print(f"{name:10}  best episode {best:.2f}, deployed policy {deployed:.2f}")
     agent.close()

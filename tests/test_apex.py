@@ -153,7 +153,7 @@ def test_what_an_actor_plays_with_and_sends(ray):
     assert all(jax.tree.leaves(same))
     for _ in range(PATIENCE - 1):
         shard.revive("a test")
-    with pytest.raises(OSError, match="replay shard 0 died 5 times in a row, at last of: a test; see whether"):
+    with pytest.raises(OSError, match="replay shard 0 died 5 times in a row, last with: a test; check whether"):
         shard.revive("a test")
     shard.end()
     lost = rollout.play(weights, state.frozen, shard.handle, 10)
@@ -277,18 +277,21 @@ def test_a_shard_keeps_whole_stacks_of_the_newest_incarnation():
         ({"agent": "bpsp"}, "agent='bpsp' is unknown; did you mean 'bsp'"),
         ({"steps": 0}, "steps=0 must be a whole number of at least 1"),
         ({"workers": Workers(0)}, "actors=0 must be"),
-        ({"workers": Workers(2, 3)}, "shards=3 must be at most actors=2, or some get nothing; pass shards=2"),
+        ({"workers": Workers(2, 3)}, "shards=3 must be at most actors=2, or some stay empty; pass shards=2"),
         ({"seed": -1}, "seed=-1 must be"),
         ({"checkpoint_seconds": -1.0}, "checkpoint_seconds=-1.0 must be"),
         ({"changes": {"learn_every": 0}}, "learn_every=0 must be"),
         ({"changes": {"capacity": 3000}}, "capacity=3000 may never hold learn_after=2000 .* raise capacity to 4048"),
-        ({"changes": {"shared_batch": False, "priority": 0.0}}, "shared_batch=False .* on Ray use shared_batch=True"),
+        ({"changes": {"shared_batch": False, "priority": 0.0}}, "shared_batch=False .* pass shared_batch=True on Ray"),
         ({"agent": "ucb", "changes": {"torso": "none"}}, "agent='ucb' counts visits.*priorax train.*bonus_scale=0"),
         ({"game": "Freeway"}, "game='Freeway' is for env='atari'"),
         ({"env": "atari"}, "game=None: env='atari' needs the name of a game"),
         ({"agent": "rlsvi"}, "preset='small' is for agents with the setting torso"),
         ({"agent": "rlsvi", "preset": "tuned"}, "rlsvi needs finite states"),
-        ({"agent": "rlsvi", "env": "gymnasium:FrozenLake-v1"}, "does not learn Q from replay, so it cannot run on Ray"),
+        (
+            {"agent": "rlsvi", "env": "gymnasium:FrozenLake-v1"},
+            "does not learn Q-values from replay, so it cannot run on Ray",
+        ),
         ({"backend": "host", "workers": Workers(1)}, "workers=.* are for backend='ray'"),
     ],
 )
@@ -298,10 +301,12 @@ def test_wrong_arguments_are_refused(wrong, message):
 
 
 def test_objects_are_refused():
-    with pytest.raises(ValueError, match="backend='ray' makes environments in other processes, by name"):
+    with pytest.raises(
+        ValueError, match="backend='ray' needs the name of an environment, to create it in other processes"
+    ):
         train("bsp", make_world(TASK["env"], 1, size=4), backend="ray", steps=10)
     agent = build_for("bsp", settings("bsp", "small", **CHANGES), make_world(TASK["env"], 1, size=4))
-    with pytest.raises(ValueError, match="on Ray agents are built in other processes"):
+    with pytest.raises(ValueError, match="must be a name, since agents on Ray are built in other processes"):
         train(agent, TASK["env"], backend="ray", steps=10)
 
 

@@ -109,7 +109,7 @@ def test_more_rewards_than_a_sampler_can_keep_are_refused():
     assert int(rewarded(sampler, 3).time) == 3
     with pytest.raises((RuntimeError, ValueError), match="made for steps=3 rewards"):  # as the program was compiled
         jax.block_until_ready(rewarded(sampler, 4))
-    with pytest.raises(ValueError, match="steps=4 exceeds the steps=3 that the sampler can learn from"):
+    with pytest.raises(ValueError, match=r"steps=4 exceeds the capacity of the sampler \(3 steps\)"):
         cumulative_regret(LinearBandit(5, 2), sampler, steps=4, seeds=1)
 
 

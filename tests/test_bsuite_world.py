@@ -213,11 +213,11 @@ def test_what_cannot_be_a_world_is_refused(spec, words):
 def test_lanes_that_do_not_go_together_are_refused():
     one = Scripted()
     for envs in ([], [one, one]):
-        with pytest.raises(ValueError, match="make one for each lane"):
+        with pytest.raises(ValueError, match="create one for each lane"):
             DmEnvWorld(envs)
     with pytest.raises(ValueError, match="envs differ"):
         DmEnvWorld([one, Scripted(acts=specs.DiscreteArray(4))])
-    with pytest.raises(ValueError, match=r"the environment gives \(2,\)"):
+    with pytest.raises(ValueError, match=r"the environment has observations of shape \(2,\)"):
         DmEnvWorld([Scripted([[1, 2, 3]])]).reset(0)
     with pytest.raises(ValueError, match="lanes=2 must be 1"):
         bsuite_world("catch/0", "anywhere", lanes=2)
@@ -251,7 +251,7 @@ def test_pictures_that_cannot_be_downloaded_are_told_and_the_sweep_goes_on(monke
     assert [each.episodes for each in ran] == [0, 4]
     assert recorded(tmp_path, "deep_sea/0")[-1]["steps"] == 40
     assert told[-1] == ran[0].outcome
-    assert "bsuite_id='mnist/0' cannot be loaded: no network; bsuite downloads its pictures" in told[-1]
+    assert "bsuite_id='mnist/0' cannot be loaded: no network; bsuite downloads MNIST" in told[-1]
 
 
 def test_sweeps_have_bsuites_names():

@@ -82,7 +82,7 @@ def test_class_weights_act_as_in_scikit_learn(tmp_path):
 
 @pytest.mark.parametrize(
     ("weight", "message"),
-    [({"left": -1.0, "right": 1.0}, "at least 0"), ("balancd", "class_weight"), ([None, None], "y 1 outputs")],
+    [({"left": -1.0, "right": 1.0}, "at least 0"), ("balancd", "class_weight"), ([None, None], "y has 1 outputs")],
 )
 def test_bad_class_weights_are_refused(weight, message):
     with pytest.raises(ValueError, match=message):

@@ -194,7 +194,7 @@ def test_an_episode_of_a_run_in_gymnasium_is_watched(capsys, tmp_path):
     host = json.loads((out / "run.json").read_text())
     (out / "run.json").write_text(json.dumps({**host, "env": "bsuite:catch/0"}))
     assert main(["watch", str(out)]) == 2
-    assert "there is no picture of bsuite:catch/0" in capsys.readouterr().err.replace("\n", " ")
+    assert "bsuite:catch/0 cannot be rendered" in capsys.readouterr().err.replace("\n", " ")
 
 
 @pytest.mark.slow

@@ -54,7 +54,7 @@ def test_an_agent_that_does_not_learn_fails_the_table(monkeypatch, capsys):
     found = conformance.check("eps_greedy", "scan")
     assert found.checks["priorities"] is False and not found.holds
     assert main(["doctor", "--agents", "--agent", "eps_greedy", "--backend", "scan"]) == 1
-    assert "not: priorities" in capsys.readouterr().out
+    assert "failed: priorities" in capsys.readouterr().out
 
 
 def test_agents_and_backends_are_options_of_the_table_only(capsys):

@@ -129,9 +129,9 @@ def test_plug_ins_train_on_the_backend_that_is_theirs(plugged):
     assert make_environment("lamp", 7).size == 7
     with pytest.raises(ValueError, match="env='switch' is not a compiled environment"):
         make_environment("switch", 7)
-    with pytest.raises(ValueError, match="hold=2 is not for env='switch'"):
+    with pytest.raises(ValueError, match="hold=2 is not supported for env='switch'"):
         make_world("switch", 1, hold=2)
-    with pytest.raises(ValueError, match="env='lamp' has no form with continuous actions"):
+    with pytest.raises(ValueError, match="env='lamp' has no version with continuous actions"):
         make_environment("lamp", 7, continuous=True)
     with pytest.raises(ValueError, match="env='swich' is unknown; did you mean 'switch'"):
         make_world("swich", 1)
@@ -155,6 +155,6 @@ def test_one_can_be_registered_for_this_process(monkeypatch):
     spec = register_environment("lamp", Lamp, preset="tuned", sized=False)
     assert isinstance(spec, EnvironmentSpec) and preset_for("lamp") == "tuned" and choose_backend("lamp") == "scan"
     assert "lamp" in environments() and make_environment("lamp", 3) == Lamp(3)
-    for name, words in (("lamp", "is taken"), ("deep_sea", "is taken"), ("my:lamp", "has a colon")):
+    for name, words in (("lamp", "is taken"), ("deep_sea", "is taken"), ("my:lamp", "contains a colon")):
         with pytest.raises(ValueError, match=words):
             register_environment(name, Lamp)

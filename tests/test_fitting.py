@@ -135,7 +135,7 @@ def test_a_rare_class_is_learned_despite_a_validation_split():
 def test_labels_that_no_class_has_are_refused(wrong):
     belief = Ensemble(2, MLP((4,)), head=Classes(3))
     y = np.array([wrong] * 20 if wrong == "a" else [0, 1, 2, wrong] * 5)
-    with pytest.raises(ValueError, match=rf"y holds {wrong}.*, but the head's 3 classes are numbered 0 to 2"):
+    with pytest.raises(ValueError, match=rf"y has the label {wrong}.*, but the head's 3 classes are numbered 0 to 2"):
         fit(belief, (X[:20], y), key=KEY, steps=1)
 
 
@@ -210,12 +210,12 @@ def test_a_non_finite_loss_names_step_and_member():
     ("x", "y", "settings", "message"),
     [
         (X[:0], Y[:0], {}, "the data set is empty"),
-        (X, np.where(np.arange(300) == 3, np.nan, Y), {}, "y holds NaN or infinity"),
-        (np.where(X[0, 0] == X, np.inf, X), Y, {}, "x holds NaN or infinity"),
+        (X, np.where(np.arange(300) == 3, np.nan, Y), {}, "y contains NaN or infinity"),
+        (np.where(X[0, 0] == X, np.inf, X), Y, {}, "x contains NaN or infinity"),
         (X, Y[:10], {"validation_fraction": 0.2}, r"y has shape \(10, 1\) but x has 300 rows"),
-        (X, Y * 1e160, {}, r"y holds numbers up to .*, but the largest float32 is 3.4e\+38; divide y by a constant"),
+        (X, Y * 1e160, {}, r"y has values up to .*, but the largest float32 is 3.4e\+38; divide y by a constant"),
         (X, Y, {"noise": Gaussian(np.ones(3))}, r"scale has shape \(3,\) but there are 300 examples"),
-        (X, Y, {"sample_weight": -np.ones(300)}, "sample_weight holds -1.0; every weight must be at least 0"),
+        (X, Y, {"sample_weight": -np.ones(300)}, "sample_weight has the value -1.0; every weight must be at least 0"),
         (X, Y, {"patience": 0}, "patience=0 must be"),
         (X, Y[:10], {}, r"y has shape \(10, 1\) but x has 300 rows"),
         (X, np.stack([Y, Y], 1), {}, r"y has shape \(300, 2\)"),

@@ -313,7 +313,7 @@ def test_a_run_is_not_resumed_with_other_settings(tmp_path):
     with pytest.raises(ValueError, match=r"prior_scale was 10\.0, is 3\.0"):
         changes = {**TINY, "prior_scale": 3.0}
         train("bsp", "pixel_deep_sea", size=3, steps=40, changes=changes, out=tmp_path, resume=True)
-    with pytest.raises(ValueError, match="already holds a run"):
+    with pytest.raises(ValueError, match="already contains a run"):
         train("bsp", "pixel_deep_sea", size=3, steps=40, changes=TINY, out=tmp_path)
 
 
@@ -349,5 +349,5 @@ def test_what_is_known_of_a_gymnasium_environment_reaches_the_agent():
 
 
 def test_an_environment_that_gymnasium_does_not_know_is_named():
-    with pytest.raises(ValueError, match="gymnasium:NoSuchThing-v0' cannot be made"):
+    with pytest.raises(ValueError, match="gymnasium:NoSuchThing-v0' cannot be created"):
         train("bsp", "gymnasium:NoSuchThing-v0", steps=10)

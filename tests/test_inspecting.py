@@ -20,14 +20,14 @@ def test_a_run_on_the_host_is_described(tmp_path):
     # one hidden layer of 8 on 4 inputs, 2 actions, 4 members: 4 x (4*8 + 8 + 8*2 + 2)
     assert facts["trained weights"] == "232 numbers in 4 arrays" == facts["prior functions and anchors"]
     inserted = agent.trainer.backend.rounds - 3  # the last steps wait for their returns
-    assert facts["replay"].startswith(f"insertions 0 to {inserted},") and facts["checksums"] == "all hold"
+    assert facts["replay"].startswith(f"insertions 0 to {inserted},") and facts["checksums"] == "all valid"
 
 
 def test_a_compiled_run_and_single_files_are_described(tmp_path):
     train("bsp", size=4, episodes=300, out=tmp_path, changes={"num_members": 3})
     facts = dict(inspect(tmp_path))
     assert "agent bsp, env deep_sea, size 4" in facts["run"] and facts["settings"] == "preset tuned with num_members=3"
-    assert facts["length"] == "300 episodes asked for; finished"
+    assert facts["length"] == "300 episodes requested; finished"
     state = next(tmp_path.glob("checkpoint/state-*.safetensors"))
     assert dict(inspect(state))["kind"] == "run"
 
@@ -40,5 +40,5 @@ def test_damage_is_found_and_said(tmp_path):
     path.write_bytes(raw)
     with pytest.raises(BadFile, match=r"checkpoint of step 40 is damaged.*checksum"):
         inspect(tmp_path)
-    with pytest.raises(ValueError, match="holds no run"):
+    with pytest.raises(ValueError, match="contains no run"):
         inspect(tmp_path / "checkpoint")

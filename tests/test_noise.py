@@ -57,7 +57,7 @@ def test_online_noise_has_independent_weights():
     for name in ("none", "poisson", "double_or_nothing", "exponential"):
         assert online(NOISES[name]) is NOISES[name]
     assert online(Gaussian(0.3)).scale == 0.3
-    with pytest.raises(ValueError, match="scale has 3 numbers, one per example"):
+    with pytest.raises(ValueError, match="scale has 3 values, one per example"):
         online(Gaussian(np.ones(3)))
 
 

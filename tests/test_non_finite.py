@@ -44,8 +44,8 @@ class Broken(gymnasium.Env):
     [
         ({"reward": np.nan}, "the reward nan at step 10 in lane 1"),
         ({"reward": -np.inf}, "the reward -inf at step 10 in lane 1"),
-        ({"seen": np.nan}, r"the observation nan \(its number 1\) at step 10 in lane 1"),
-        ({"seen": np.inf}, r"the observation inf \(its number 1\) at step 10 in lane 1"),
+        ({"seen": np.nan}, r"the observation nan \(component 1\) at step 10 in lane 1"),
+        ({"seen": np.inf}, r"the observation inf \(component 1\) at step 10 in lane 1"),
     ],
 )
 def test_on_the_host_it_is_refused_at_once(odd, words):

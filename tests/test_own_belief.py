@@ -292,7 +292,9 @@ def test_it_is_saved_and_comes_back_with_its_own_code(tmp_path):
         belief = wrap(LINES)
         state = init(belief, KEY, X[0])
         save(tmp_path / own, belief, state, X[0])
-        with pytest.raises(BadFile, match=rf"{own} is your own code .* load\(path, {own}=...\)"):
+        with pytest.raises(
+            BadFile, match=rf"{own} is custom code, which is not in the file; pass it: load\(path, {own}=...\)"
+        ):
             load(tmp_path / own)
         again, restored = load(tmp_path / own, **{own: LINES})
         assert again == belief

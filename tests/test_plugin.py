@@ -120,7 +120,7 @@ def test_killed_and_resumed_in_the_compiled_loop_it_gives_the_same_rows(priorax,
     priorax("report", "killed", "whole", "--out", "report.html")
     page = (tmp_path / "report.html").read_text()
     assert "mixture" in page and "corridor 6" in page and "--set" in page and "concentration=0.5" in page
-    assert "there is no picture of a Corridor yet" in priorax("watch", "killed", code=2)
+    assert "Corridor cannot be rendered" in priorax("watch", "killed", code=2)
     script = "import priorax; policy = priorax.load('killed'); print([policy.predict(place) for place in range(6)])"
     found = subprocess.run([sys.executable, "-c", script], env=installed, cwd=tmp_path, capture_output=True, text=True)
     assert found.stdout.strip() == "[1, 1, 1, 1, 1, 1]", found.stderr
@@ -142,4 +142,4 @@ def test_it_trains_and_goes_on_on_the_host(priorax, tmp_path):
     priorax("train", "--resume", "run", "--steps", 600)
     assert json.loads((tmp_path / "run" / "result.json").read_text())["steps"] == 600
     assert "mixture" in priorax("inspect", "run")
-    assert "hold=2 is not for --env walk" in priorax(*training, "hold=2", "--overwrite", code=2)
+    assert "hold=2 is not supported for --env walk" in priorax(*training, "hold=2", "--overwrite", code=2)

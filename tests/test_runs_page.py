@@ -105,7 +105,7 @@ def test_curves_are_the_runs_rows(made, page):
     (task,) = data_of(page)
     assert task["task"] == "deep_sea 4"
     assert [chart["title"] for chart in task["charts"]] == ["Return by episode", "Average regret by episode"]
-    assert task["note"] == "Every episode takes 4 steps: by step, curves look the same."
+    assert task["note"] == "Every episode has 4 steps, so curves by step are the same."
     for place, agent in enumerate(EPISODES):
         for seed in (0, 1):
             history = made[1][agent, seed].history
@@ -133,12 +133,12 @@ def test_long_runs_are_thinned(tmp_path):
 
 
 def test_bad_folders_are_named(copied, tmp_path):
-    with pytest.raises(ValueError, match=r"folders=\[\] names no run"):
+    with pytest.raises(ValueError, match=r"folders=\[\] is empty"):
         write_report([], tmp_path / "report.html")
     with pytest.raises(ValueError, match=r"folder '.*nowhere' does not exist"):
         write_report([tmp_path / "nowhere"], tmp_path / "report.html")
     (tmp_path / "empty" / "a" / "b").mkdir(parents=True)
-    with pytest.raises(ValueError, match=r"folder '.*empty' holds no run.*priorax train"):
+    with pytest.raises(ValueError, match=r"folder '.*empty' contains no run.*priorax train"):
         write_report([copied, tmp_path / "empty"], tmp_path / "report.html")
     bad = copied / "inner" / "bsp-0"
     for name, text, words in (
@@ -235,17 +235,17 @@ def test_what_no_command_can_say_is_said(copied):
     folder = copied / "inner" / "bsp-0"
     before = json.loads((folder / "run.json").read_text())
     for values, words in (
-        ({"env": "object:MyWorld"}, "MyWorld is an environment of your own; pass it to priorax.train"),
+        ({"env": "object:MyWorld"}, "MyWorld is a custom environment; pass it to priorax.train"),
         ({"agent": "bspp"}, "agent='bspp' is unknown"),
         ({"settings": {**before["settings"], "num_members": "many"}}, "num_members='many' must be"),
-        ({"settings": {**before["settings"], "gone": 1}}, "knows no setting gone"),
+        ({"settings": {**before["settings"], "gone": 1}}, "has no setting gone"),
         ({"settings": {k: v for k, v in before["settings"].items() if k != "hold"}}, "had no setting hold"),
     ):
         edit(folder, **{**before, **values})
         (run,) = find_runs([folder])
         words_found, note = command(run)
         assert words in note
-        assert bool(words_found) is note.startswith("Not quite")
+        assert bool(words_found) is note.startswith("Not identical")
 
 
 def test_it_says_what_was_found(browser, made, page):  # noqa: F811

@@ -184,10 +184,10 @@ def test_a_million_atari_transitions_fit_in_eight_gigabytes():
 def test_too_small_a_ring_is_refused():
     with pytest.raises(ValueError, match="capacity=20 leaves 2 frames"):
         FrameReplay(Replay(20, batch_size=4, n_step=3), FrameLayout(8, (), np.dtype(int), stack=4))
-    with pytest.raises(ValueError, match="nothing to draw"):
+    with pytest.raises(ValueError, match="no transitions to sample yet"):
         empty(settings_of()).sample(size=3)
 
 
 def test_streams_with_minibatches_of_their_own_are_refused():
-    with pytest.raises(ValueError, match="shared_batch=False is for compiled environments"):
+    with pytest.raises(ValueError, match="shared_batch=False is only for compiled environments"):
         empty(settings_of(shared_batch=False))

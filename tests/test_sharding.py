@@ -56,5 +56,5 @@ def test_members_on_eight_devices_learn_what_they_learn_on_one():
 def test_members_that_do_not_divide_are_refused(key):
     agent = build("bsp", settings("bsp", num_members=3), TaskSpec(2, 4))
     state = agent.init(key, jax.numpy.zeros((), int))
-    with pytest.raises(ValueError, match="num_members=3 do not divide over 2 devices"):
+    with pytest.raises(ValueError, match="num_members=3 is not a multiple of the number of devices, 2"):
         spread_members(agent, state, [jax.devices()[0]] * 2)

@@ -59,7 +59,7 @@ def test_half_precision_is_near_and_its_weights_stay_whole(key):
 
 
 def test_filters_that_leave_nothing_are_refused(key):
-    with pytest.raises(ValueError, match="need pictures of at least 36 pixels each way"):
+    with pytest.raises(ValueError, match="need images of at least 36 x 36 pixels"):
         Convnet(NATURE).init(key, jnp.zeros((10, 10)), 1)
 
 

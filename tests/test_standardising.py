@@ -27,9 +27,9 @@ def test_tiny_and_huge_units_give_the_same_model(plain, x_factor, y_factor):
 
 
 def test_targets_that_float_cannot_carry_are_refused():
-    with pytest.raises(ValueError, match=r"y holds 1e\+160 .*exceeds the range of float32"):
+    with pytest.raises(ValueError, match=r"y has 1e\+160 .*exceeds the range of float32"):
         PriorEnsembleRegressor(**SMALL, standardize=False).fit(X, np.full(120, 1e160))
-    with pytest.raises(ValueError, match=r"y holds no number above 1e-310 .*multiply y by a constant"):
+    with pytest.raises(ValueError, match=r"y has no absolute value above 1e-310 .*multiply y by a constant"):
         PriorEnsembleRegressor(**SMALL).fit(X, np.full(120, 1e-310))
 
 
@@ -43,7 +43,7 @@ def test_inputs_that_float_cannot_carry_are_refused_with_their_place():
     model = PriorEnsembleRegressor(**{**SMALL, "steps": 1}).fit(X, Y)
     far = X.copy()
     far[7, 1] = 1e200
-    with pytest.raises(ValueError, match=r"X holds 1e\+200 in row 7, column 1"):
+    with pytest.raises(ValueError, match=r"X has 1e\+200 in row 7, column 1"):
         model.predict(far)
 
 

@@ -180,7 +180,9 @@ def test_ones_own_code_is_not_in_the_file_and_is_asked_for(tmp_path):
     prior = Function(lambda x: jnp.sum(x))
     model = PriorEnsembleRegressor(**SMALL, prior=prior).fit(X, X[:, 0])
     model.save(tmp_path / "model")
-    with pytest.raises(BadFile, match=r"prior is your own code .* pass it again: load\(path, prior=...\)"):
+    with pytest.raises(
+        BadFile, match=r"prior is custom code, which is not in the file; pass it: load\(path, prior=...\)"
+    ):
         PriorEnsembleRegressor.load(tmp_path / "model")
     again = PriorEnsembleRegressor.load(tmp_path / "model", prior=prior)
     np.testing.assert_array_equal(model.predict(X), again.predict(X))
@@ -207,7 +209,7 @@ def test_a_truncated_file_is_refused_at_every_length(saved):
     content = saved.read_bytes()
     for length in (0, 4, 20, len(content) // 2, len(content) - 1):
         saved.write_bytes(content[:length])
-        with pytest.raises(BadFile, match="is not a priorax file, or was cut short"):
+        with pytest.raises(BadFile, match="is not a priorax file, or is truncated"):
             load(saved)
 
 
@@ -238,7 +240,7 @@ def test_an_altered_description_is_noticed(saved):
 
 def test_a_foreign_file_and_another_version_are_refused(saved, tmp_path):
     rewrite_header(saved, lambda m: m.update(version="99"))
-    with pytest.raises(BadFile, match="has version '99', this priorax reads 1"):
+    with pytest.raises(BadFile, match="has format version '99', but this version of priorax reads 1"):
         load(saved)
     rewrite_header(saved, lambda m: m.update(format="other"))
     with pytest.raises(BadFile, match="was not written by priorax"):
@@ -304,7 +306,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_rest(tmp_path):
 
 
 def test_a_missing_folder_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match="is not a folder; make it first"):
+    with pytest.raises(FileNotFoundError, match="is not a folder; create it first"):
         write_atomically(tmp_path / "no" / "file", b"")
 
 

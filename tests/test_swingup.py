@@ -115,12 +115,12 @@ def can_render():
 
 def test_watching_says_what_it_cannot_do(tmp_path, capsys):
     assert main(["watch", str(tmp_path / "nothing")]) == 2
-    assert "holds no run" in capsys.readouterr().err
+    assert "contains no run" in capsys.readouterr().err
     train("eps_greedy", "deep_sea", size=3, episodes=2, out=tmp_path / "sea")
     assert main(["watch", str(tmp_path / "sea")]) == 2
-    assert "no picture of a DeepSea" in capsys.readouterr().err
+    assert "DeepSea cannot be rendered" in capsys.readouterr().err
 
 
 def test_agents_and_environments_must_agree_on_the_kind_of_action():
-    with pytest.raises(ValueError, match="has no form with continuous actions"):
+    with pytest.raises(ValueError, match="has no version with continuous actions"):
         train("d4pg", "deep_sea", episodes=1)

@@ -47,7 +47,7 @@ def test_files_in_other_encodings_and_packed_ones_are_read(encoding, found, pack
 
 def test_an_encoding_that_is_none_or_another_is_refused(tmp_path):
     (tmp_path / "t.csv").write_bytes("a,y\nMünchen,1\n".encode("latin-1"))
-    with pytest.raises(ValueError, match="encoding='utf-8' is not that of"):
+    with pytest.raises(ValueError, match="encoding='utf-8' is not the encoding of"):
         tables.read(tmp_path / "t.csv", encoding="utf-8")
     for name in ("klingon", "rot13"):
         with pytest.raises(ValueError, match=f"encoding='{name}' is unknown"):

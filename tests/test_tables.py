@@ -142,7 +142,7 @@ def test_predicting_bears_unknown_words_gaps_and_other_columns(number, tmp_path)
     rows = [[30, "x", "Lima", 0], ["", "y", "", "?"], [30, "z", "Rome", 0]]
     new, said = write(tmp_path / "new.csv", ["age", "extra", "city", "size"], rows), []
     assert predict_table(out, new, tmp_path / "p.csv", said.append) == 3
-    assert said == ["column 'city' holds categories not seen at the fit: Lima; encoded as all zeros"]
+    assert said == ["column 'city' has categories not seen in training: Lima; encoded as all zeros"]
     values = np.loadtxt(tmp_path / "p.csv", delimiter=",", skiprows=1)
     assert np.all(np.isfinite(values))
     assert values[0, 1] > 2 * values[2, 1], "it should doubt a city that it never saw"
@@ -153,18 +153,18 @@ def test_predicting_bears_unknown_words_gaps_and_other_columns(number, tmp_path)
 def test_predicting_says_what_is_wrong(number, tmp_path):
     out, _, _ = number
     wrong = {
-        "no column 'age'.*It has: size, city": (["size", "city"], [[1, "Rome"]]),
-        "line 3: column 'age' holds numbers, but 'old' is not one": (
+        "no column 'age'.*Columns: size, city": (["size", "city"], [[1, "Rome"]]),
+        "line 3: column 'age' is numeric, but 'old' is not a number": (
             ["size", "city", "age"],
             [[1, "Rome", 2], [1, "", "old"]],
         ),
-        "line 2: column 'size' holds numbers, but 'inf' is not one": (["size", "city", "age"], [["inf", "Rome", 2]]),
+        "line 2: column 'size' is numeric, but 'inf' is not a number": (["size", "city", "age"], [["inf", "Rome", 2]]),
         "line 2: no finite prediction": (["size", "city", "age"], [["1e300", "Rome", 2]]),
     }
     for words, table in wrong.items():
         with pytest.raises(ValueError, match=words):
             predict_table(out, write(tmp_path / "new.csv", *table), tmp_path / "p.csv")
-    with pytest.raises(ValueError, match="would be lost"):
+    with pytest.raises(ValueError, match="would be overwritten"):
         predict_table(out, tmp_path / "new.csv", tmp_path / "new.csv")
     with pytest.raises(FileNotFoundError, match="priorax fit"):
         predict_table(tmp_path, tmp_path / "new.csv", tmp_path / "p.csv")
@@ -215,8 +215,8 @@ def test_the_number_of_steps_is_found(tmp_path):
     report = fit_table(path, "y", tmp_path / "model", num_members=5, report=said.append)
     assert report.steps in STEPS[:2]
     assert said == [
-        "'y' holds numbers and is predicted as a number; pass kind=\"class\" if they stand for classes",
-        f"training steps: {report.steps}, the best of those tried on a fifth of the training rows",
+        "'y' holds numbers and is predicted as a number; pass kind=\"class\" if they are class labels",
+        f"training steps: {report.steps} (lowest log loss on a validation set of a fifth of the training rows)",
     ]
 
 
@@ -260,13 +260,13 @@ def test_fits_that_make_no_sense(tmp_path):
         y=[i % 3 for i in range(n)],
     )
     wrong = [
-        ({"target": "z"}, "target='z' is unknown; known are"),
+        ({"target": "z"}, "target='z' is unknown; known: "),
         ({"drop": ["b"]}, "drop='b' is unknown"),
         ({"drop": ["y"]}, "drop='y' is unknown"),
-        ({}, "line 2: column 'typo' holds numbers, but 'oops' is not one.*leave the column out"),
+        ({}, "line 2: column 'typo' is numeric, but 'oops' is not a number.*leave the column out"),
         ({"target": "typo"}, "'oops'.*kind=\"class\""),
         ({"target": "ids"}, "60 distinct classes"),
-        ({"target": "ids", "kind": "number"}, "holds numbers, but 'id 0' is not one"),
+        ({"target": "ids", "kind": "number"}, "is numeric, but 'id 0' is not a number"),
         ({"target": "one"}, "is x in every row"),
         ({"target": "few"}, "has 1 rows with a 'few'"),
         ({"kind": "regression"}, "kind='regression' is unknown"),
@@ -358,7 +358,7 @@ def test_two_numbers_are_not_taken_for_a_regression_without_a_word(tmp_path):
             ask=lambda question, answer=answer: asked.append(question) or answer,
         )
         assert report.kind == kind
-    assert asked == ["'y' holds only the numbers 0 and 1. Do they stand for classes?"] * 2
+    assert asked == ["'y' holds only the numbers 0 and 1. Are they class labels?"] * 2
 
 
 class Terminal(io.StringIO):
@@ -377,7 +377,7 @@ def test_on_a_terminal_the_command_asks_and_elsewhere_it_says_what_to_pass(tmp_p
     monkeypatch.setattr("sys.stdin", Terminal("y\n"))
     assert main([*words, str(tmp_path / "model")]) == 0
     shown = " ".join(re.sub(r"\x1b\[[\d;?]*\w", "", capsys.readouterr().out).split())
-    assert "Do they stand for classes?" in shown
+    assert "Are they class labels?" in shown
     assert "each class against the rest" in shown and "recall" in shown and "AUC (ROC curve)" in shown
     monkeypatch.setattr("sys.stdin", Terminal(""))
     assert main([*words, str(tmp_path / "other")]) == 2
@@ -415,7 +415,7 @@ def test_a_model_is_inspected(number, grade, capsys, tmp_path):
     assert facts["model"] == "of 'y', a number"
     assert facts["columns"] == "size (number), city (text), age (number)"
     assert facts["fitted to"] == "236 rows, in 200 steps"
-    assert facts["measured on"] == "59 rows held out" and facts["checksums"] == "all hold"
+    assert facts["measured on"] == "59 held-out rows" and facts["checksums"] == "all valid"
     assert main(["inspect", str(grade[0])]) == 0
     shown = capsys.readouterr().out
     assert "one of 2 classes: hi, lo" in shown and "verdict" in shown

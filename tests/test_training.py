@@ -126,7 +126,7 @@ def test_a_damaged_checkpoint_is_told_and_the_one_before_still_serves(whole, tmp
     newest = max(folder.glob("commit-*.json"), key=lambda path: int(path.stem.split("-")[1]))
     state = folder / json.loads(newest.read_text())["state"]
     state.write_bytes(state.read_bytes()[:-7])
-    with pytest.raises(BadFile, match=rf"is damaged.*delete .*{newest.name} to go on from step"):
+    with pytest.raises(BadFile, match=rf"is damaged.*delete .*{newest.name} to continue from step"):
         train(**RUN, episodes=120, out=tmp_path, resume=True)
     newest.unlink()
     assert train(**RUN, episodes=120, out=tmp_path, resume=True).history == whole.history
@@ -145,7 +145,7 @@ def test_a_full_disk_leaves_the_last_checkpoint(whole, tmp_path):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2000, before[1]))
     try:
-        with pytest.raises(OSError, match=r"cannot write to .*checkpoint of step 200 is still there; make room"):
+        with pytest.raises(OSError, match=r"cannot write to .*checkpoint of step 200 is intact; free disk space"):
             train(**RUN, episodes=120, out=tmp_path, resume=True, checkpoint_seconds=0.0)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
@@ -155,7 +155,7 @@ def test_a_full_disk_leaves_the_last_checkpoint(whole, tmp_path):
 
 def test_a_folder_with_a_run_is_not_overwritten_by_accident(tmp_path, capsys):
     train(**RUN, episodes=5, out=tmp_path)
-    with pytest.raises(ValueError, match="already holds a run; pass --resume to go on or --overwrite"):
+    with pytest.raises(ValueError, match="already contains a run; pass --resume to continue it or --overwrite"):
         train(**RUN, episodes=5, out=tmp_path)
     with pytest.raises(ValueError, match=r"another configuration: seed was 1, is 2; num_members was 4, is 3"):
         train(**{**RUN, "seed": 2, "changes": {**SMALL, "num_members": 3}}, episodes=5, out=tmp_path, resume=True)
@@ -163,7 +163,7 @@ def test_a_folder_with_a_run_is_not_overwritten_by_accident(tmp_path, capsys):
     assert "agent was 'bsp', is 'bs'" in capsys.readouterr().err.replace("\n", " ")
     train(**{**RUN, "seed": 2}, episodes=5, out=tmp_path, overwrite=True)
     assert json.loads((tmp_path / "run.json").read_text())["seed"] == 2
-    with pytest.raises(ValueError, match="holds no run to resume"):
+    with pytest.raises(ValueError, match="contains no run to resume"):
         train(**RUN, episodes=5, out=tmp_path / "nothing", resume=True)
 
 
@@ -223,7 +223,7 @@ def test_a_folder_has_one_writer(tmp_path):
 
 def test_a_run_that_ended_or_failed_lets_go_of_its_folder(tmp_path):
     train(**RUN, episodes=5, out=tmp_path)
-    with pytest.raises(ValueError, match="already holds a run"):
+    with pytest.raises(ValueError, match="already contains a run"):
         train(**RUN, episodes=5, out=tmp_path)
     assert train(**RUN, episodes=6, out=tmp_path, resume=True).episodes == 6
 
@@ -231,7 +231,7 @@ def test_a_run_that_ended_or_failed_lets_go_of_its_folder(tmp_path):
 def test_only_resume_goes_on_from_what_is_in_a_folder(tmp_path):
     train(**RUN, episodes=20, out=tmp_path)
     (tmp_path / "run.json").unlink()
-    with pytest.raises(ValueError, match=r"holds parts of a run \(episodes.csv, result.json, checkpoint, "):
+    with pytest.raises(ValueError, match=r"contains parts of a run \(episodes.csv, result.json, checkpoint, "):
         train(**RUN, episodes=5, out=tmp_path)
     other = {**RUN, "seed": 9}
     (tmp_path / "notes.txt").write_text("mine")
@@ -257,10 +257,10 @@ def test_rows_that_do_not_number_their_episodes_are_refused(tmp_path):
     rows = tmp_path / "episodes.csv"
     text = rows.read_text()
     rows.write_text(text.replace("\n12,", "\n13,", 1))
-    with pytest.raises(BadFile, match="its row 12 is episode 13"):
+    with pytest.raises(BadFile, match="row 12 has the episode number 13"):
         train(**RUN, episodes=30, out=tmp_path, resume=True)
     rows.write_text(text[:-9])
-    with pytest.raises(BadFile, match=r"episodes\.csv was cut short"):
+    with pytest.raises(BadFile, match=r"episodes\.csv is truncated"):
         train(**RUN, episodes=30, out=tmp_path, resume=True)
     assert rows.read_text() == text[:-9], "what is refused is left as it was"
     rows.write_text(text)
@@ -288,7 +288,7 @@ def test_a_run_of_another_format_is_refused_whatever_is_forced(tmp_path):
     train(**RUN, episodes=5, out=tmp_path)
     config = json.loads((tmp_path / "run.json").read_text())
     (tmp_path / "run.json").write_text(json.dumps({**config, "format": 1, "version": "0.0.1"}))
-    with pytest.raises(BadFile, match=r"files of format 1, this priorax .* go on with priorax 0.0.1"):
+    with pytest.raises(BadFile, match=r"file format 1, but priorax .* resume with priorax 0.0.1"):
         train(**RUN, episodes=9, out=tmp_path, resume=True, force=True)
 
 
@@ -312,7 +312,9 @@ def test_a_changed_count_in_a_commit_is_noticed(whole, tmp_path):
     text = commit.read_text()
     assert '"episodes": ' in text
     commit.write_text(text.replace('"episodes": ', '"episodes": 1'))
-    with pytest.raises(BadFile, match=rf"checksum differs\); delete .*commit-{newer}.json to go on from step {older}"):
+    with pytest.raises(
+        BadFile, match=rf"checksum differs\); delete .*commit-{newer}.json to continue from step {older}"
+    ):
         train(**RUN, episodes=120, out=tmp_path, resume=True)
     commit.unlink()
     assert train(**RUN, episodes=120, out=tmp_path, resume=True).history == whole.history
@@ -322,7 +324,7 @@ def test_rows_that_were_cut_short_leave_the_older_checkpoint(whole, tmp_path):
     folder, older, newer = stopped_run(tmp_path)
     rows = tmp_path / "episodes.csv"
     rows.write_bytes(rows.read_bytes()[: json.loads((folder / f"commit-{older}.json").read_text())["rows_bytes"] + 9])
-    with pytest.raises(BadFile, match=rf"cut short.*; delete .*commit-{newer}.json to go on from step {older}"):
+    with pytest.raises(BadFile, match=rf"is truncated.*; delete .*commit-{newer}.json to continue from step {older}"):
         train(**RUN, episodes=120, out=tmp_path, resume=True)
     (folder / f"commit-{newer}.json").unlink()
     assert train(**RUN, episodes=120, out=tmp_path, resume=True).history == whole.history
@@ -331,7 +333,7 @@ def test_rows_that_were_cut_short_leave_the_older_checkpoint(whole, tmp_path):
 def test_a_segment_that_all_checkpoints_need_cannot_be_gone_back_from(tmp_path):
     folder, _, newer = stopped_run(tmp_path)
     damaged(folder / "replay-0-100.safetensors")
-    with pytest.raises(BadFile, match=rf"step {newer} is damaged.*no older checkpoint is whole: start the run again"):
+    with pytest.raises(BadFile, match=rf"step {newer} is damaged.*no older checkpoint is intact: start the run again"):
         train(**RUN, episodes=120, out=tmp_path, resume=True)
 
 
@@ -341,7 +343,7 @@ def test_a_damaged_older_commit_does_not_stop_a_run(whole, tmp_path):
     assert train(**RUN, episodes=120, out=tmp_path, resume=True).history == whole.history
     (folder / f"commit-{checkpoint_steps(tmp_path)[0]}.json").write_text("[" * 100_000)
     damaged(folder / f"commit-{checkpoint_steps(tmp_path)[-1]}.json")
-    with pytest.raises(BadFile, match="no older checkpoint is whole"):
+    with pytest.raises(BadFile, match="no older checkpoint is intact"):
         train(**RUN, episodes=130, out=tmp_path, resume=True)
 
 

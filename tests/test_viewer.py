@@ -194,7 +194,7 @@ def test_moments_are_denser_early():
 
 
 def test_what_cannot_be_shown_is_refused(recordings, tmp_path):
-    with pytest.raises(ValueError, match=r"agent='psrl' follows no member.*record one of bsp"):
+    with pytest.raises(ValueError, match=r"agent='psrl' does not follow a member.*record one of bsp"):
         record_deep_sea("psrl", size=3, episodes=2)
     with pytest.raises(ValueError, match="frames=1 must be at least 3"):
         record_deep_sea(frames=1)

@@ -28,7 +28,7 @@ GRID = np.linspace(-2, 2, 161, dtype=np.float32)[:, None]
 
 
 def fitted(belief: Ensemble, noise: str) -> tuple[np.ndarray, np.ndarray]:
-    """The members on the grid [member, x], and how often each holds each example [member, example]."""
+    """Fit a belief; get the members on the grid [member, x] and the weights of examples [member, example]."""
     key_init, key_data, key_train = jax.random.split(jax.random.key(7), 3)
     state = belief.init(key_init, X[0])
     data = form_data(belief, state, X, Y, key=key_data, noise=noise)
@@ -58,7 +58,7 @@ with matplotlib.rc_context(STYLE):
     page.axis("off")
 
     def small(x: float, y: float, title: str) -> Axes:
-        """A small plot whose lower left corner is there, 1.4 x 0.9."""
+        """Add a plot of 1.4 x 0.9 inches with its lower left corner at (x, y)."""
         axis = drawing.add_axes((x / 10.5, y / 4.6, 1.4 / 10.5, 0.9 / 4.6))
         axis.set(xlim=(-2, 2), ylim=(-2.4, 2.4), xticks=[], yticks=[])
         axis.set_title(title, fontsize=9, pad=3)
@@ -72,7 +72,7 @@ with matplotlib.rc_context(STYLE):
         page.text(x, y, text, ha="center", va="center", fontsize=9, **how)
 
     page.text(0.2, 4.3, "a  one value function", fontsize=11, weight="bold")
-    history(small(0.3, 1.9, "what was seen"), 1)
+    history(small(0.3, 1.9, "data"), 1)
     arrow((1.75, 2.35), (2.15, 2.35))
     value(small(2.2, 1.9, "Q"), single, MEAN)
     words(2.9, 1.3, "act greedily", bbox=BOX)
@@ -82,7 +82,7 @@ with matplotlib.rc_context(STYLE):
 
     page.axvline(4.1, 0.03, 0.97, color="#ccc", lw=1)
     page.text(4.3, 4.3, "b  several in parallel", fontsize=11, weight="bold")
-    history(small(4.4, 1.9, "what was seen"), 1)
+    history(small(4.4, 1.9, "data"), 1)
     for k, y in enumerate((3.1, 1.9, 0.7)):
         name = "K" if k == 2 else str(k + 1)
         history(small(6.2, y, f"perturbed copy {name}"), weights[k])
@@ -90,9 +90,9 @@ with matplotlib.rc_context(STYLE):
         arrow((5.83, 2.35 + 0.25 * (1 - k)), (6.17, y + 0.45))
         arrow((7.63, y + 0.45), (7.97, y + 0.45))
         arrow((9.43, y + 0.45), (9.72, 2.35 + 0.3 * (1 - k)))
-    words(10.02, 2.35, "each\nepisode\ndraw $k$,\nfollow\n$Q_k$", bbox=BOX)
+    words(10.02, 2.35, "each\nepisode:\ndraw $k$,\nfollow\n$Q_k$", bbox=BOX)
     page.plot((10.02, 10.02, 5.1, 5.1), (1.9, 0.35, 0.35, 1.5), color="#555", lw=1.2)
     arrow((5.1, 1.4), (5.1, 1.87))
-    words(7.6, 0.2, "new transitions, to every copy by its own coin", color="#555")
+    words(7.6, 0.2, "new transitions, added to each copy with probability 1/2", color="#555")
 
 save_figure(drawing, HERE, "figure7", ("png",))

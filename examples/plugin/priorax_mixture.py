@@ -1,4 +1,4 @@
-"""A package that adds to priorax: a belief, an agent that acts on it, a compiled environment, and one of Gymnasium."""
+"""A plug-in for priorax: a belief, an agent that uses it, a compiled environment and a Gymnasium environment."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from priorax.envs import EnvironmentSpec
 
 # --8<-- [start:agent]
 class Mixture(Wrapper):
-    """An ensemble of which a draw is not one member but a random average of all (the Bayesian bootstrap)."""
+    """An ensemble whose draws are random averages of all members (the Bayesian bootstrap), not single members."""
 
     base: Ensemble
     concentration: float = eqx.field(static=True, default=0.3)
@@ -31,14 +31,14 @@ class Mixture(Wrapper):
 
 @dataclass(frozen=True)
 class MixtureSettings(QSettings):
-    """Its own settings, beside those of every Q-learner."""
+    """Settings of the agent, in addition to those of every Q-learner."""
 
     num_members: int = 10
     """Ensemble size K."""
     prior_scale: float = 10.0
     """Prior scale beta."""
     concentration: float = 0.3
-    """Concentration of the Dirichlet weights: near 0 a draw is one member, large it is the mean."""
+    """Concentration of the Dirichlet weights: a draw is close to one member if small, to the mean if large."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -72,7 +72,7 @@ class Walk(NamedTuple):
 
 @dataclass(frozen=True)
 class Corridor:
-    """As many steps as places: only going right at every step reaches the end, which pays 1."""
+    """As many steps as places: only moving right at every step reaches the end, which has reward 1."""
 
     size: int = 10
     num_actions: int = 2
@@ -101,11 +101,11 @@ class Corridor:
 
 
 # --8<-- [start:environments]
-CORRIDOR = EnvironmentSpec("corridor", Corridor, "go right, and only right", preset="tuned")
+CORRIDOR = EnvironmentSpec("corridor", Corridor, "corridor with a reward at the right end", preset="tuned")
 
 
 def make_walk(size: int):
-    """The same idea for Gymnasium: any function of the size is enough."""
+    """A Gymnasium environment: any function of the size can be registered."""
     import gymnasium
 
     return gymnasium.make("CliffWalking-v1", max_episode_steps=10 * size)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 
 class NonFinite(FloatingPointError):
-    """A number is NaN or infinite; the message says which, where, and what to do."""
+    """A number is NaN or infinite."""
 
 
 def positive_int(name: str, value: object) -> int:
@@ -120,7 +120,7 @@ def one_of(name: str, value: object, valid: Iterable[str], elsewhere: Mapping[st
     if here is not None and not close:
         raise ValueError(f"{name}={value!r} is called {here!r} here; pass {name}={here!r}")
     close = close or difflib.get_close_matches(str(value), names, n=1, cutoff=0.5)
-    meant = f"did you mean {close[0]!r}? Known: " if close else "known are "
+    meant = f"did you mean {close[0]!r}? Known: " if close else "known: "
     raise ValueError(f"{name}={value!r} is unknown; {meant}{', '.join(names)}")
 
 

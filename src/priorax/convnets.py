@@ -77,7 +77,7 @@ class Convnet:
         channels = 1 if jnp.ndim(x) == 2 else jnp.shape(x)[0]
         layers: list[Filters] = []
         for own, (count, side, _) in zip(keys, self.filters, strict=True):
-            limit = (6 / ((channels + count) * side**2)) ** 0.5  # Glorot's
+            limit = (6 / ((channels + count) * side**2)) ** 0.5  # Glorot initialisation
             shape = (count, channels, side, side)
             bias = self.bias_scale * jax.random.normal(jax.random.fold_in(key_bias, len(layers)), (count,))
             layers.append(Filters(jax.random.uniform(own, shape, minval=-limit, maxval=limit), bias))
@@ -86,7 +86,7 @@ class Convnet:
         if shown.size == 0:
             least = least_side(self.filters)
             raise ValueError(
-                f"filters={self.filters} need pictures of at least {least} pixels each way, and these are "
+                f"filters={self.filters} need images of at least {least} x {least} pixels, but these have shape "
                 f"{jnp.shape(x)}; use torso='small' (from {least_side(SMALL_NET)} pixels), torso='none', or your own"
             )
         return Convolutions(tuple(layers), self._rest().init(key_rest, jnp.zeros(shown.shape), num_out))

@@ -23,7 +23,7 @@ ROWS_AT_ONCE = 4096
 
 
 class Data(eqx.Module):
-    """A data set with its noise drawn, as the streams see it. Rows past `num_rows` are padding."""
+    """A data set with its noise drawn for each stream. Rows past `num_rows` are padding."""
 
     x: PyTree
     """Inputs [row, ...], a pytree."""
@@ -70,9 +70,9 @@ def form_data(
     """
     x, y, sample_weight = checked(belief, x, y, sample_weight)
     noise, n = as_noise(noise), len(y)
-    shift = jax.eval_shape(lambda key: noise.shift(key, n, belief.num_outputs), key)  # it checks its own shape
+    shift = jax.eval_shape(lambda key: noise.shift(key, n, belief.num_outputs), key)  # checks the shape of its scale
     if shift is not None and belief.head.takes_classes:
-        raise ValueError(f"noise={noise!r} moves targets, but these targets are classes; use a resampling noise")
+        raise ValueError(f"noise={noise!r} shifts targets, but these targets are classes; use a resampling noise")
     size = _bucket(n)
     return _assemble(
         as_arrays(belief),
@@ -101,7 +101,7 @@ def _assemble(
 ) -> Data:
     size, streams = sample_weight.shape[0], belief.num_streams
     key_weight, key_shift = jax.random.split(key)
-    # stream after stream: random numbers take several times the memory of what is made of them
+    # one stream after the other, to bound the memory of random numbers
     weight = jax.lax.map(lambda k: noise.weights(k, num_rows, size), jax.random.split(key_weight, streams))
     shift = jax.lax.map(
         lambda k: noise.shift(k, num_rows, belief.num_outputs, size), jax.random.split(key_shift, streams)
@@ -166,7 +166,7 @@ def split_rows(key: PRNGKeyArray, y: np.ndarray, share: float, is_label: bool) -
         key: A PRNG key.
         y: Targets [n, output].
         share: Fraction of rows to hold out.
-        is_label: Whether y holds class labels.
+        is_label: Whether y contains class labels.
 
     Returns:
         Indices of the held-out rows and of the training rows. No class is held out entirely.
@@ -189,15 +189,14 @@ def split_rows(key: PRNGKeyArray, y: np.ndarray, share: float, is_label: bool) -
         cut = int(wanted.sum())
     if cut < 1 or cut >= n:
         raise ValueError(
-            f"validation_fraction={share} of {n} examples leaves no data on one side; "
+            f"validation_fraction={share} of {n} examples leaves no training or no validation data; "
             "pass more data or another fraction"
         )
     return order[:cut], order[cut:]
 
 
 def _shares(cut: int, count: np.ndarray) -> np.ndarray:
-    """About `cut` rows, shared out by how many each class has: the largest remainders are rounded up, but each class
-    keeps one for training."""
+    """Divide about `cut` rows between classes in proportion to their size; each class keeps one row for training."""
     exact = cut * count / count.sum()
     wanted = np.floor(exact).astype(int)
     for i in np.argsort(wanted - exact, kind="stable"):
@@ -234,7 +233,7 @@ def minibatch(data: Data, key: PRNGKeyArray, size: int, own: bool) -> Batch:
 
 
 def _uniform_rows(key: PRNGKeyArray, shape: tuple[int, ...], num_rows: Array) -> Int[Array, "..."]:
-    """Row numbers in [0, num_rows), uniform to within num_rows/2³²; a third of `randint`'s cost."""
+    """Draw row indices in [0, num_rows), uniform to within num_rows/2³²; faster than `randint`."""
     return (jax.random.bits(key, shape) % num_rows.astype(jnp.uint32)).astype(jnp.int32)
 
 
@@ -294,7 +293,7 @@ def checked(belief: Belief, x: Any, y: Any, sample_weight: Any) -> tuple[Any, np
     if sample_weight.shape != (n,):
         raise ValueError(f"sample_weight has shape {sample_weight.shape} but x has {n} rows; pass one per row")
     if np.any(sample_weight < 0):
-        raise ValueError(f"sample_weight holds {sample_weight.min()}; every weight must be at least 0")
+        raise ValueError(f"sample_weight has the value {sample_weight.min()}; every weight must be at least 0")
     is_label = belief.head.takes_classes
     y = y if is_label else _numbers("y", y, float)
     x = jax.tree.map(lambda leaf: _numbers("x", np.asarray(leaf)), x)
@@ -303,28 +302,28 @@ def checked(belief: Belief, x: Any, y: Any, sample_weight: Any) -> tuple[Any, np
 
 
 def _numbers(name: str, values: np.ndarray, dtype: Any = None) -> np.ndarray:
-    """Finite numbers as JAX computes with them."""
+    """Check that numbers are finite and convert them to JAX's default type."""
     wanted = jax.dtypes.canonicalize_dtype(values.dtype if dtype is None else dtype)
     if not np.issubdtype(values.dtype, np.floating):
         return values.astype(wanted, copy=False)
     if not np.all(np.isfinite(values)):
-        raise ValueError(f"{name} holds NaN or infinity; remove or impute those rows first")
+        raise ValueError(f"{name} contains NaN or infinity; remove or impute those rows first")
     if values.dtype != wanted and (largest := np.max(np.abs(values), initial=0.0)) > np.finfo(wanted).max:
         raise ValueError(
-            f"{name} holds numbers up to {largest:.3g}, but the largest {wanted} is {np.finfo(wanted).max:.3g}; "
+            f"{name} has values up to {largest:.3g}, but the largest {wanted} is {np.finfo(wanted).max:.3g}; "
             f"divide {name} by a constant"
         )
     return values.astype(wanted, copy=False)
 
 
 def _labels(y: np.ndarray, num_classes: int) -> np.ndarray:
-    """Classes by number."""
+    """Check class labels and convert them to integers."""
     number = y.dtype.kind in "iubf"
     wrong = y[(y != np.floor(y)) | (y < 0) | (y >= num_classes)] if number else y.ravel()
     if len(wrong):
         raise ValueError(
-            f"y holds {wrong[0]}, but the head's {num_classes} classes are numbered 0 to {num_classes - 1}; number the "
-            "labels, as numpy.unique(y, return_inverse=True) does, or give the head more classes"
+            f"y has the label {wrong[0]}, but the head's {num_classes} classes are numbered 0 to {num_classes - 1}; "
+            "encode the labels, for example by numpy.unique(y, return_inverse=True), or use a head with more classes"
         )
     return y.astype(np.int32)
 
@@ -337,10 +336,10 @@ def _num_rows(x: Any) -> int:
 
 
 def _bucket(n: int) -> int:
-    """The next power of two, 64 at least: data sets of like size share compiled code."""
+    """Get the next power of two, at least 64, so that data sets of similar size share compiled code."""
     return max(64, 1 << (n - 1).bit_length())
 
 
 def _pad(leaf: np.ndarray, rows: int, mode: Any = "constant") -> np.ndarray:
-    """More rows: zeros, or with mode "edge" the last row again (what users' code sees must be real inputs)."""
+    """Pad with zeros, or with mode "edge" by repeating the last row, so that custom code only sees valid inputs."""
     return np.pad(leaf, [(0, rows - leaf.shape[0])] + [(0, 0)] * (leaf.ndim - 1), mode=mode)

@@ -48,11 +48,11 @@ class Finding(NamedTuple):
     """One line of the report."""
 
     name: str
-    """What was examined."""
+    """Name of the item."""
     value: str
-    """What was found."""
+    """State of the item."""
     ok: bool = True
-    """False if it is a problem; an optional part that is missing is none."""
+    """False if it is a problem; a missing optional part is not a problem."""
     remedy: str = ""
     """How to solve the problem or install the optional part."""
 
@@ -92,7 +92,7 @@ def _needed(name: str) -> Finding:
 
 
 def _extra(name: str, parts: tuple[str, ...]) -> Finding:
-    """Present, absent (no fault) or in part."""
+    """Report an extra: present, absent (not a problem) or incomplete."""
     versions = {part: _version(part) for part in parts}
     present = [f"{part} {version}" for part, version in versions.items() if version]
     missing = [part for part, version in versions.items() if not version]
@@ -133,7 +133,7 @@ def _memory() -> Finding:
 
 
 def _cache() -> Finding:
-    """The folder of compiled programs, if a file can be written there."""
+    """Report the folder of the compilation cache, and whether it is writable."""
     remedy = "set PRIORAX_CACHE to a folder you own; without it every process compiles again"
     try:
         import jax

@@ -34,7 +34,7 @@ class Content(NamedTuple):
     """The content of a file."""
 
     kind: str
-    """What the file holds: `belief`, or the class of an estimator."""
+    """Kind of content: `belief`, or the class of an estimator."""
     description: Any
     """Any JSON value."""
     arrays: dict[str, np.ndarray]
@@ -58,7 +58,7 @@ def write_atomically(path: Path | str, content: bytes) -> None:
     """
     path = Path(path)
     if not path.parent.is_dir():
-        raise FileNotFoundError(f"{path.parent} is not a folder; make it first or choose another path")
+        raise FileNotFoundError(f"{path.parent} is not a folder; create it first or choose another path")
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -113,18 +113,19 @@ def read(path: Path | str) -> Content:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except OSError:
         raise
-    except Exception as error:  # its own error class, and others for types and shapes that numpy does not have
-        raise BadFile(f"{path} is not a priorax file, or was cut short ({short(error)}); write it again") from None
+    except Exception as error:  # safetensors raises various error classes
+        raise BadFile(f"{path} is not a priorax file, or is truncated ({short(error)}); save it again") from None
     if metadata.get("format") != "priorax":
         raise BadFile(f"{path} was not written by priorax; pass a file made by save()")
     if metadata.get("version") != str(VERSION):
         found = metadata.get("version")
         raise BadFile(
-            f"{path} has version {short(repr(found))}, this priorax reads {VERSION}; use the release that wrote it"
+            f"{path} has format version {short(repr(found))}, but this version of priorax reads {VERSION}; use the "
+            "version that wrote it"
         )
     kind, text = metadata.get("kind", ""), metadata.get("description", "")
     if metadata.get("sha256") != _digest(kind, text, arrays):
-        raise BadFile(f"{path} was altered or damaged since it was written (its checksum differs); write it again")
+        raise BadFile(f"{path} was altered or damaged since it was written (its checksum differs); save it again")
     return Content(kind, parse_json(path, text), arrays)
 
 
@@ -139,7 +140,7 @@ def parse_json(path: Path | str, text: str | bytes) -> Any:
         The parsed value.
 
     Raises:
-        BadFile: If it is not valid JSON, is nested too deeply, or holds a number that priorax never writes.
+        BadFile: If it is not valid JSON, is nested too deeply, or contains a number that priorax never writes.
     """
 
     def whole(word: str) -> int:
@@ -173,7 +174,7 @@ def reading(path: Path | str) -> Iterator[None]:
         raise
     except Exception as error:
         words = short(error) or type(error).__name__
-        raise BadFile(f"{path} describes an object that cannot be built ({words}); write it again") from error
+        raise BadFile(f"{path} describes an object that cannot be built ({words}); save it again") from error
 
 
 def short(words: object) -> str:

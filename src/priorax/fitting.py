@@ -20,10 +20,10 @@ from priorax.noise import as_noise
 from priorax.progress import steps_bar
 
 CHUNK = 100
-"""Optimiser steps in one compiled call."""
+"""Optimiser steps per compiled call."""
 
 DRAWS = 20
-"""How many functions are drawn for validation from a belief without members; members are all evaluated."""
+"""Number of functions drawn for validation from a belief without members; all members are evaluated."""
 
 
 class Fit(NamedTuple):
@@ -204,7 +204,7 @@ def _run(
     size: int | None,
     own_batches: bool,
 ) -> tuple[BeliefState, Float[Array, "step stream"]]:
-    """`length` steps from step `first` on. Step t depends on (key, t) only, so chunks can be cut anywhere."""
+    """Run `length` steps from step `first` on. Step t depends on (key, t) only, not on the division into chunks."""
 
     def body(i: Array, carry: tuple[BeliefState, Array]) -> tuple[BeliefState, Array]:
         state, losses = carry
@@ -218,7 +218,7 @@ def _run(
 
 @jax.jit
 def _held_loss(belief: Belief, state: BeliefState, held: Data, key: PRNGKeyArray) -> Float[Array, ""]:
-    """The mean weighted loss of the belief's prediction as a whole, with the same draws at every call."""
+    """Compute the mean weighted loss of the combined prediction, with the same draws at every call."""
     draws = jax.random.split(key, DRAWS if belief.num_members is None else 1)
 
     def losses(rows: tuple[Any, Array, Array, Array | None]) -> Float[Array, " row"]:
@@ -239,5 +239,5 @@ def _check_finite(losses: np.ndarray, first: int) -> None:
         step, member = bad[0]
         raise NonFiniteLoss(
             f"the loss of member {member} became {losses[step, member]} at step {first + step}; "
-            "lower the learning rate, standardise the data, or look for extreme targets"
+            "lower the learning rate, standardise the data, or check for outliers in the targets"
         )

@@ -1,23 +1,23 @@
 """Heads: how the raw outputs of a network are interpreted.
 
-A network gives `num_outputs` (targets of a regression, actions of a Q function) times `head.size` numbers.
+A network returns `num_outputs` (targets of a regression, actions of a Q function) times `head.size` numbers.
 A head reads the `size` numbers of one output. Methods:
 
     value(out)                  the mean prediction
-    quantile(out, u)            the outcome distribution's u-quantile (reading a head as outcomes, lemma 5)
-    noise(out)                  the outcome's standard deviation (aleatoric), as far as the head knows it
-    encode(y)                   a plain number (or class) as a training target
-    loss(out, target)           for one example
-    mixture_loss(outs, target)  of many draws' outputs taken as ONE prediction: their mean, or the mixture of what they
-                                say where they are distributions (what validation scores)
-    backup(next_out, reward, discount)   the training target r + discount * (what follows), at one next output
-    add_prior(out, prior)       where an additive prior function enters; `prior_size` numbers per output
+    quantile(out, u)            the u-quantile of the predicted distribution of outcomes (lemma 5)
+    noise(out)                  the standard deviation of outcomes (aleatoric); 0 if the head does not model it
+    encode(y)                   a number (or class) as a training target
+    loss(out, target)           the loss of one example
+    mixture_loss(outs, target)  the loss of several draws as ONE prediction: their mean, or the mixture of their
+                                distributions; used for validation
+    backup(next_out, reward, discount)   the training target r + discount * (value of the next output)
+    add_prior(out, prior)       adds a prior function, which has `prior_size` numbers per output
 
-A head of your own subclasses `Head`, and says of itself, where it is not False:
+A custom head subclasses `Head`, and overrides these properties if they are not False:
 
-    in_reward_units             values and priors are in units of return (not logits): a prior's scale can be proposed
+    in_reward_units             values and priors are in units of return, not logits: a prior scale can be proposed
     takes_classes               targets are classes 0 ... size-1, not numbers
-    knows_noise                 `noise` is learned from data, not zero throughout
+    knows_noise                 `noise` is learned from data, not always zero
 
 `values_of`, `greedy` and `greedy_backup` act on all outputs together: their values, the best one, and its backup.
 """
@@ -162,7 +162,7 @@ class Gaussian(Head):
     def mixture_loss(self, outs: Outs, target: Number) -> Number:
         """Return the negative log likelihood of the normal distribution with the mean and variance of the mixture.
 
-        That is how predictions are reported, and a single overconfident draw counts no more than any other.
+        Predictions are reported in the same way, and a single overconfident draw counts no more than any other.
 
         Args:
             outs: The numbers of one output, one row for each draw.
@@ -247,7 +247,7 @@ class C51(Head):
         if not self.low < self.high or self.num_atoms < 2:
             raise ValueError(
                 f"C51 needs low < high and at least 2 atoms, got low={self.low}, high={self.high}, "
-                f"num_atoms={self.num_atoms}; let the atoms cover the task's returns"
+                f"num_atoms={self.num_atoms}; choose low and high to cover the task's returns"
             )
 
     @property

@@ -2,7 +2,7 @@
 
 - `model.safetensors`: the estimator, as its `save` method writes it.
 - `calibration.json`: the calibration measured on held-out rows; `calibration.png` plots it.
-- `table.json`: the columns with their medians and categories. It is written last: without it there is no model.
+- `table.json`: the columns with their medians and categories. It is written last and marks a complete model.
 """
 
 import hashlib
@@ -50,7 +50,7 @@ class Model:
 
 
 def holds_model(folder: Path | str) -> bool:
-    """Return whether a folder holds a complete model.
+    """Return whether a folder contains a complete model.
 
     Args:
         folder: The folder.
@@ -69,12 +69,12 @@ def refuse_folder(out: Path, overwrite: bool) -> None:
         overwrite: Whether an existing model may be replaced.
 
     Raises:
-        ValueError: If it is a file, or holds a model that may not be replaced.
+        ValueError: If it is a file, or contains a model that may not be replaced.
     """
     if out.exists() and not out.is_dir():
         raise ValueError(f"out={str(out)!r} is a file; pass a folder")
     if not overwrite and any((out / name).exists() for name in FILES):
-        raise ValueError(f"out={str(out)!r} already holds a model; pass --overwrite to replace it or another folder")
+        raise ValueError(f"out={str(out)!r} already contains a model; pass --overwrite to replace it or another folder")
 
 
 def write_model(out: Path, model: Model, measured: Calibration | None) -> tuple[Path, ...]:
@@ -124,13 +124,14 @@ def load_model(folder: Path | str) -> Model:
     """
     path = Path(folder) / "table.json"
     if not holds_model(folder):
-        raise FileNotFoundError(f"{folder} holds no model (there is no {path}); make one with priorax fit")
+        raise FileNotFoundError(f"{folder} contains no model (there is no {path}); create one with priorax fit")
     description = parse_json(path, path.read_bytes())
     with reading(path):
         if description["version"] != VERSION:
             found = description["version"]
             raise BadFile(
-                f"{path} has version {found!r:.100}, this priorax reads {VERSION}; use the release that wrote it"
+                f"{path} has format version {found!r:.100}, but this version of priorax reads {VERSION}; use the "
+                "version that wrote it"
             )
         features = Features.from_json(description["columns"])
         numbers = one_of("kind", description["kind"], ("number", "class")) == "number"
@@ -138,7 +139,7 @@ def load_model(folder: Path | str) -> Model:
         target, id_, written_by = (description.get(name) for name in ("target", "id", "priorax"))
         words = (target, written_by, *(() if id_ is None else (id_,)), *(classes or ()))
         if not all(isinstance(word, str) for word in words):
-            raise BadFile(f"{path} holds names that are not strings; fit the model again")
+            raise BadFile(f"{path} has names that are not strings; fit the model again")
         checksum = description["model_sha256"]
     file = path.parent / "model.safetensors"
     if not file.is_file() or hashlib.sha256(file.read_bytes()).hexdigest() != checksum:
@@ -146,12 +147,12 @@ def load_model(folder: Path | str) -> Model:
     estimator = (PriorEnsembleRegressor if numbers else PriorEnsembleClassifier).load(file)
     known = None if numbers else tuple(estimator.classes_)
     if not estimator.flat_y_ or estimator.n_features_in_ != features.size or known != classes:
-        raise BadFile(f"{path} describes other columns or classes than {file.name} was fitted to; fit the model again")
+        raise BadFile(f"{path} describes columns or classes other than those of {file.name}; fit the model again")
     return Model(estimator, features, target, classes, id_, written_by)
 
 
 def inspect_model(folder: Path | str) -> list[tuple[str, str]]:
-    """Describe a model in words.
+    """Describe a model.
 
     Args:
         folder: The folder.
@@ -176,14 +177,14 @@ def inspect_model(folder: Path | str) -> list[tuple[str, str]]:
     ]
     path = Path(folder) / "calibration.json"
     if not path.is_file():
-        return [*facts, ("calibration", "not measured: no rows were held out"), ("checksums", "all hold")]
+        return [*facts, ("calibration", "not measured: no rows were held out"), ("checksums", "all valid")]
     description = parse_json(path, path.read_bytes())
     with reading(path):
         measured = Calibration.from_json(description)
         facts += [
             (name, f"{value} ({compare})" if compare else value) for name, value, compare in measured.summary()[1:]
         ]
-    return [*facts, ("measured on", f"{measured.rows:,} rows held out"), ("checksums", "all hold")]
+    return [*facts, ("measured on", f"{measured.rows:,} held-out rows"), ("checksums", "all valid")]
 
 
 def _json(content: Any) -> bytes:

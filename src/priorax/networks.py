@@ -100,7 +100,7 @@ class MLP:
     def init(self, key: PRNGKeyArray, x: Any, num_out: int) -> tuple[Layer, ...]:
         pairs = list(itertools.pairwise((jnp.size(x), *self.widths, num_out)))
         key_weight, key_bias = jax.random.split(key)
-        # one draw for all layers: random numbers are what compiling an `init` spends its time on
+        # one draw for all layers, since compiling random number generators is slow
         count = sum(fan_in * fan_out for fan_in, fan_out in pairs)
         if self.weight_std is None:
             weights = jax.random.uniform(key_weight, (count,), minval=-1.0, maxval=1.0)
@@ -215,7 +215,7 @@ def _after_first(
     activation: Callable[[Array], Array],
     masks: tuple[Array, ...],
 ) -> Float[Array, " out"]:
-    """The rest of a perceptron, given the first layer's product."""
+    """Evaluate the remaining layers, given the product of the first."""
     h = first if params[0].bias is None else first + params[0].bias
     for i, layer in enumerate(params[1:]):
         h = activation(h)
@@ -267,7 +267,7 @@ class Pair:
 
 
 def module(make: Callable[[PRNGKeyArray], PyTree]) -> Pair:
-    """Make a network of an Equinox module.
+    """Create a network from an Equinox module.
 
     Args:
         make: Builds the module from a PRNG key; calling the module evaluates it at one input.

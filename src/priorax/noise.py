@@ -1,7 +1,7 @@
 """Data noise: the perturbation of each member's copy of the data (paper, algorithm 1, line 3).
 
-It is drawn ONCE per (example, member) and then kept; redrawn at every step it would average out, and neither the
-bootstrap nor lemma 3 would hold. A noise gives each example a weight with mean one, or shifts its target.
+It is drawn ONCE per (example, member) and then kept: noise redrawn at every step would average out, and neither the
+bootstrap nor lemma 3 would hold. A noise assigns each example a weight with mean one, or shifts its target.
 
 Weights and shifts of n examples come in arrays of `size` rows (by default n). With a fixed `size`, n may be a traced
 array, so that data sets of similar size share compiled code; rows past n are never read.
@@ -25,7 +25,7 @@ Count = int | Int[Array, ""]
 
 @runtime_checkable
 class Noise(Protocol):
-    """How one member's copy of the data differs from the data."""
+    """The perturbation of one member's copy of the data."""
 
     def weights(self, key: PRNGKeyArray, n: Count, size: int | None = None) -> Float[Array, " row"]:
         """Draw the weights of the examples.
@@ -52,7 +52,7 @@ class Noise(Protocol):
             size: Number of rows; by default n.
 
         Returns:
-            The shifts, or None if this noise leaves targets as they are.
+            The shifts, or None if this noise does not change targets.
         """
         ...
 
@@ -99,7 +99,7 @@ class Gaussian(eqx.Module):
         if np.ndim(self.scale) == 0:
             non_negative("scale", self.scale)
         elif not (np.all(np.isfinite(self.scale)) and np.all(np.asarray(self.scale) >= 0)):
-            raise ValueError("scale holds a negative or non-finite number; every scale must be at least 0")
+            raise ValueError("scale has a negative or non-finite value; every scale must be finite and at least 0")
 
     def weights(self, key: PRNGKeyArray, n: Count, size: int | None = None) -> Float[Array, " row"]:
         return jnp.ones(_size(n, size))
@@ -185,8 +185,8 @@ def as_noise(noise: Any) -> Noise:
 def online(noise: Noise) -> Noise:
     """Return the form of a noise for examples that arrive one at a time, so that their number is unknown.
 
-    Efron's bootstrap needs the number of examples; its limit, an independent Poisson(1) weight for each example, takes
-    its place (Oza and Russell 2001). Noise that is independent between examples is returned unchanged.
+    Efron's bootstrap needs the number of examples; it is replaced by its limit, an independent Poisson(1) weight for
+    each example (Oza and Russell 2001). Noise that is independent between examples is returned unchanged.
 
     Args:
         noise: Any data noise.
@@ -201,7 +201,7 @@ def online(noise: Noise) -> Noise:
         return Resampling(noise.independent)
     if isinstance(noise, Gaussian) and np.ndim(noise.scale) > 0:
         raise ValueError(
-            f"scale has {np.size(noise.scale)} numbers, one per example, but examples come one at a time; "
+            f"scale has {np.size(noise.scale)} values, one per example, but examples arrive one at a time; "
             "pass one number for all"
         )
     return noise

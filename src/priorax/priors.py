@@ -130,7 +130,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Function:
-    """A known function of x, the same for every member; it is evaluated at x as the user passed it, not standardised.
+    """A known function of x, the same for every member; it is evaluated at x as passed, not standardised.
 
     For functions that differ between members, pass an `(init, apply)` pair, whose `init(key, x)` draws one.
     """
@@ -146,10 +146,10 @@ class Function:
 
 
 def _row(table: Float[Array, "row out"], x: Integer[Array, ""]) -> Float[Array, " out"]:
-    """The row of a state; the last row stands for every index outside."""
+    """Look up the row of a state; the last row stands for every index outside the range."""
     last = table.shape[0] - 1
     return table[jnp.where(x < 0, last, jnp.minimum(x, last))]
 
 
 TABLES = (Tabulated, Around)
-"""Priors that are table look-ups, so that storing their values with the data would save nothing."""
+"""Priors that are table look-ups, whose values need not be stored with the data."""

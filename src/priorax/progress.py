@@ -30,13 +30,13 @@ def say(words: str, to: Console = console) -> None:
 
 @contextmanager
 def _shown(bar: Progress) -> Iterator[Progress]:
-    """A bar that is taken away again where an error ends it: the error says more. Ctrl-C leaves it."""
+    """Show a bar, and remove it on errors; after Ctrl-C it remains."""
     bar.start()
     try:
         yield bar
     except Exception:
         bar.live.transient = True
-        bar.live.stop()  # not the bar's own, which ends with an empty line
+        bar.live.stop()  # Progress.stop would print an empty line
         raise
     except BaseException:
         bar.stop()
@@ -89,7 +89,7 @@ def share_bar(name: str) -> Iterator[Callable[[float, str], None]]:
         name: Label of the bar.
 
     Yields:
-        A function that takes the fraction done and a word on the current work.
+        A function that takes the fraction done and a description of the current work.
     """
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     with _shown(Progress(*columns, TextColumn("{task.fields[what]}"), console=console)) as bar:

@@ -3,9 +3,9 @@
 The format of a file is that of `priorax.files`. Loading instantiates only the classes listed in `KINDS` and never runs
 code from the file.
 
-A checksum detects damage, not malice, so the description is validated before anything is built from it: no size may
-exceed what the file holds, shapes must match those of the arrays, and numbers must be finite. Every violation raises
-`BadFile`.
+A checksum detects damage, not tampering, so the description is validated before anything is built from it: no size may
+exceed the size of the file's arrays, shapes must match those of the arrays, and numbers must be finite. Every violation
+raises `BadFile`.
 """
 
 import dataclasses
@@ -51,15 +51,15 @@ KINDS: dict[str, type] = {
     }.items()
     for kind in kinds
 }
-"""Classes that a file may name. Everything else in a description is the user's own code, which files do not hold."""
+"""Classes that a file may name. Anything else is custom code, which is not saved."""
 
 NAMES = {kind: name for name, kind in KINDS.items()}
 """Name of each class in `KINDS`."""
 
 NUMBERS = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)|bfloat16")
-"""Names of numeric array types that a description may hold."""
+"""Names of numeric array types that a description may contain."""
 WORDS = re.compile(r"[<>=|]?U\d*|object")
-"""Names of string array types that a description may hold; the declared width is ignored."""
+"""Names of string array types that a description may contain; the declared width is ignored."""
 
 
 def save(path: Path | str, belief: Belief, state: BeliefState, x: Any) -> None:
@@ -72,19 +72,19 @@ def save(path: Path | str, belief: Belief, state: BeliefState, x: Any) -> None:
         x: One example input, which determines the shapes.
 
     Raises:
-        ValueError: If the state holds NaN or infinity.
+        ValueError: If the state contains NaN or infinity.
     """
     spec = jax.tree.map(lambda leaf: {"shape": list(np.shape(leaf)), "dtype": str(jnp.asarray(leaf).dtype)}, x)
     write(path, Content("belief", {"belief": describe(belief, "belief"), "x": spec}, state_arrays(state)))
 
 
 def load(path: Path | str, **own: Any) -> tuple[Belief, BeliefState]:
-    """Load a belief and its state. Parts that are your own code are not in the file: pass them by field name, as in
-    `load(path, network=module(make))`, or the belief itself where it is your own: `load(path, belief=mine)`.
+    """Load a belief and its state. Custom code is not in the file: pass such parts by field name, as in
+    `load(path, network=module(make))`, or a custom belief as `load(path, belief=mine)`.
 
     Args:
         path: The file.
-        **own: Parts that are your own code, by field name.
+        **own: Parts that are custom code, by field name.
 
     Returns:
         The belief, and its state.
@@ -153,7 +153,7 @@ def state_arrays(state: BeliefState) -> dict[str, np.ndarray]:
         The leaves, by their path in the tree.
 
     Raises:
-        ValueError: If a leaf holds NaN or infinity.
+        ValueError: If a leaf contains NaN or infinity.
     """
     arrays = tree_arrays(state)
     for name, array in arrays.items():
@@ -167,7 +167,7 @@ def state_arrays(state: BeliefState) -> dict[str, np.ndarray]:
 def restore_state(belief: Belief, x: Any, arrays: Mapping[str, np.ndarray]) -> BeliefState:
     """Rebuild the state of a belief from named arrays.
 
-    That functions can be drawn from the belief is verified from shapes alone; nothing is computed.
+    That the belief can be evaluated is verified by abstract evaluation of shapes.
 
     Args:
         belief: The belief.
@@ -186,15 +186,15 @@ def restore_state(belief: Belief, x: Any, arrays: Mapping[str, np.ndarray]) -> B
     state = restore_tree(shape, arrays)
     needless = sorted(set(arrays) - {f"state{jax.tree_util.keystr(path)}" for path, _ in _leaves(shape)})
     if needless:
-        raise BadFile(f"{short(needless[0])} is in the file but not part of the object it describes; write it again")
+        raise BadFile(f"{short(needless[0])} is in the file but not part of the object it describes; save it again")
     for name, array in arrays.items():
         if not _is_finite(array):
-            raise BadFile(f"{name} holds NaN or infinity; fit again and write it again")
-    hash(jax.tree.structure(belief))  # what cannot be hashed cannot be compiled
+            raise BadFile(f"{name} holds NaN or infinity; fit again and save it again")
+    hash(jax.tree.structure(belief))  # jit needs a hashable structure
     drawn = jax.eval_shape(lambda state, x: belief.value(state, belief.draw(state, key), x), state, x)
     if drawn.shape != (belief.num_outputs,):
         raise BadFile(
-            f"the belief in the file returns shape {drawn.shape} for num_outputs={belief.num_outputs}; write it again"
+            f"the belief in the file returns shape {drawn.shape} for num_outputs={belief.num_outputs}; save it again"
         )
     return state
 
@@ -204,7 +204,7 @@ def describe(thing: Any, name: str = "value") -> Any:
 
     Args:
         thing: A setting: numbers, strings, arrays, containers, or objects of the classes in `KINDS`.
-        name: Name of the field; the user's own code is described by it, for `rebuild` to ask for.
+        name: Name of the field, under which `rebuild` requires custom code.
 
     Returns:
         The description.
@@ -220,7 +220,7 @@ def describe(thing: Any, name: str = "value") -> Any:
     if type(thing) in NAMES:
         fields = {f.name: describe(getattr(thing, f.name), f.name) for f in dataclasses.fields(thing)}
         return {"kind": NAMES[type(thing)], "fields": fields}
-    if isinstance(thing, noise.Resampling):  # a copy, as scikit-learn's clone makes, is as good
+    if isinstance(thing, noise.Resampling):  # equal copies, as made by sklearn.base.clone, count too
         for known, ours in noise.NOISES.items():
             if thing == ours:
                 return known
@@ -234,7 +234,7 @@ def rebuild(description: Any, own: Mapping[str, Any], largest: int) -> Any:
 
     Args:
         description: A description, from `describe`.
-        own: The parts that are the user's own code, by field name.
+        own: The parts that are custom code, by field name.
         largest: Upper bound for sizes (`Content.largest`).
 
     Returns:
@@ -244,20 +244,20 @@ def rebuild(description: Any, own: Mapping[str, Any], largest: int) -> Any:
         BadFile: If the description names an unknown class or holds a size above `largest`.
     """
     if isinstance(description, list):
-        raise BadFile("the file holds a bare list where a setting should be; write it again")
+        raise BadFile("the file contains a list without a type as a setting; save it again")
     if not isinstance(description, dict):
         return description
     if "array" in description:
         return _array(description["array"], description["dtype"], largest)
     if "function" in description:
         if description["function"] != "ravel":
-            raise BadFile(f"the file names an unknown function {short(description['function'])}; write it again")
+            raise BadFile(f"the file names an unknown function {short(description['function'])}; save it again")
         return jnp.ravel
     if "own" in description:
         name = str(description["own"])
         if name not in own:
             name = short(name)
-            raise BadFile(f"{name} is your own code and is not in the file; pass it again: load(path, {name}=...)")
+            raise BadFile(f"{name} is custom code, which is not in the file; pass it: load(path, {name}=...)")
         return own[name]
     for make in (tuple, list):
         if make.__name__ in description:
@@ -267,7 +267,7 @@ def rebuild(description: Any, own: Mapping[str, Any], largest: int) -> Any:
     kind = KINDS.get(description.get("kind", ""))
     if kind is None:
         found = short(repr(description.get("kind")))
-        raise BadFile(f"the file names an unknown kind {found}; use the release that wrote it")
+        raise BadFile(f"the file names an unknown kind {found}; use the version that wrote it")
     fields = {name: rebuild(part, own, largest) for name, part in description["fields"].items()}
     for field in dataclasses.fields(kind):
         if field.name in fields:
@@ -276,18 +276,18 @@ def rebuild(description: Any, own: Mapping[str, Any], largest: int) -> Any:
 
 
 def _check_field(field: dataclasses.Field, value: Any, largest: int) -> None:
-    """Plain fields hold what they are declared to hold; those that are whole numbers are all sizes."""
+    """Check the type of a plain field; integer fields are sizes, limited by `largest`."""
     declared = get_args(field.type) if isinstance(field.type, UnionType) else (field.type,)
     if all(part in (bool, int, float, str, type(None)) for part in declared):
         wanted = (*declared, int) if float in declared else declared
         if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in declared):
-            raise BadFile(f"{field.name}={short(repr(value))} is of the wrong type; write it again")
+            raise BadFile(f"{field.name}={short(repr(value))} has the wrong type; save it again")
     if re.search(r"\bint\b", str(field.type)):
         refuse_size(field.name, value, largest)
 
 
 def refuse_size(name: str, value: Any, largest: int) -> None:
-    """Check that a setting that is a size, or several, does not exceed what the file holds.
+    """Check that a setting with one or several sizes does not exceed the size of the file's arrays.
 
     Args:
         name: Name of the setting.
@@ -299,29 +299,29 @@ def refuse_size(name: str, value: Any, largest: int) -> None:
     """
     for part in jax.tree.leaves(value) if isinstance(value, tuple | list) else [value]:
         if isinstance(part, int) and part > largest:
-            raise BadFile(f"{short(name)}={part} is more than the file holds; write it again")
+            raise BadFile(f"{short(name)}={part} is more than the file holds; save it again")
 
 
 def _array(values: Any, dtype: Any, largest: int) -> Any:
-    """An array of a description; a single number as such. Its memory follows from what the file holds."""
+    """Build an array from its description, or a scalar; its memory is bounded by the size of the file."""
     if WORDS.fullmatch(str(dtype)):
         plain = str if dtype != "object" else bool | int | float | str | None
         if not isinstance(values, list) or not all(isinstance(value, plain) for value in values):
-            raise BadFile("the file holds a list of strings with an element that is not a string; write it again")
+            raise BadFile("the file holds a list of strings with an element that is not a string; save it again")
         width = max((len(value) for value in values), default=0) if plain is str else 1
         if width * len(values) > largest:
-            raise BadFile(f"{len(values)} strings of {width} characters are more than the file holds; write it again")
+            raise BadFile(f"{len(values)} strings of {width} characters are more than the file holds; save it again")
         return np.array(values, dtype=object if dtype == "object" else str)
     with np.errstate(over="ignore"):
         array = np.asarray(values, dtype=_dtype(dtype))
     if not _is_finite(array):
-        raise BadFile("the file describes a number that is not finite; write it again")
+        raise BadFile("the file describes a number that is not finite; save it again")
     return array if array.ndim else array.item()
 
 
 def _dtype(name: Any) -> np.dtype:
     if not NUMBERS.fullmatch(str(name)):
-        raise BadFile(f"the file names an unknown numeric type {short(repr(name))}; write it again")
+        raise BadFile(f"the file names an unknown numeric type {short(repr(name))}; save it again")
     return jnp.dtype(name)
 
 
@@ -336,5 +336,5 @@ def _leaves(tree: Any) -> list[tuple[Any, Any]]:
 def _shape(spec: dict[str, Any], largest: int) -> jax.ShapeDtypeStruct:
     shape = tuple(spec["shape"])
     if not all(type(size) is int and 0 <= size <= largest for size in shape):
-        raise BadFile(f"the input's shape {short(shape)} is more than the file holds; write it again")
+        raise BadFile(f"the input's shape {short(shape)} is more than the file holds; save it again")
     return jax.ShapeDtypeStruct(shape, _dtype(spec["dtype"]))

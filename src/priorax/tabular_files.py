@@ -23,16 +23,16 @@ from priorax.report import calibration as calibrations
 from priorax.report.calibration import Calibration
 
 MIN_ROWS, MAX_CLASSES = 20, 50
-"""Fewest rows with a target, and most classes."""
+"""Minimum number of rows with a target, and maximum number of classes."""
 FEW_NUMBERS = 10
-"""A numeric target with at most this many distinct values may stand for classes; the user is told."""
+"""A numeric target with at most this many distinct values may be classes; the message reports their number."""
 STEPS = (100, 200, 500, 1000, 2000)
 """Numbers of training steps to try when none is given; the best on a fifth of the training rows is used."""
 
 Say = Callable[[str], None]
-"""Receives a message for the user."""
+"""Function that receives a message for the user."""
 Ask = Callable[[str], bool]
-"""Asks the user a yes-or-no question."""
+"""Function that asks the user a yes-or-no question."""
 
 
 @dataclass(frozen=True)
@@ -69,30 +69,30 @@ class Target(NamedTuple):
     """Names of the classes; None if the target is a number."""
 
     def take(self, rows: np.ndarray) -> "Target":
-        """The target of these rows.
+        """Select rows.
 
         Args:
             rows: Indices of rows.
 
         Returns:
-            The same kind of target.
+            The target of these rows.
         """
         return self._replace(values=self.values[rows])
 
     @property
     def kind(self) -> str:
-        """number or class."""
+        """`number` or `class`."""
         return "class" if self.classes else "number"
 
     def split(self, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """Choose rows at random to hold out; every class has its share of them, and keeps at least one row to learn.
+        """Choose rows at random to hold out, stratified by class; every class keeps at least one training row.
 
         Args:
-            share: The share of rows to hold out.
-            seed: The choice follows from it.
+            share: Fraction of rows to hold out.
+            seed: Random seed.
 
         Returns:
-            Indices of the rows to learn from and of the rows held out, each in ascending order.
+            Indices of the training rows and of the held-out rows, each in ascending order.
         """
         order = np.random.default_rng(seed).permutation(len(self.values))
         if self.classes:
@@ -131,7 +131,7 @@ def fit_table(
         path: The CSV file, with column names in the first line; it may be gzipped.
         target: Name of the column to predict.
         out: Folder to write the model to.
-        kind: Kind of target: `number` (regression), `class` (classification), or `auto`: text is a class, numbers are
+        kind: Kind of target: `number` (regression), `class` (classification), or `auto`: class for text, number for
             numbers, and for a target with two distinct numbers `ask` decides.
         id: Name of a column that identifies rows: not used as a feature, and copied to predictions.
         drop: Columns not to use as features.
@@ -181,7 +181,7 @@ def fit_table(
     learned = truth.take(train)
     best = _find_steps(settings, x[train], learned, seed) if steps is None else positive_int("steps", steps)
     if steps is None:
-        report(f"training steps: {best}, the best of those tried on a fifth of the training rows")
+        report(f"training steps: {best} (lowest log loss on a validation set of a fifth of the training rows)")
     model = _fitted({**settings, "steps": best}, x[train], learned).set_params(verbose=False)
     measured = _measure(model, x[held], truth.take(held), learned) if len(held) else None
     classes = None if truth.classes is None else tuple(truth.classes)
@@ -235,7 +235,7 @@ def predict_table(
     found = load_model(model)
     cells = tables.read(path, id=id or found.id, encoding=encoding)
     if out.exists() and out.samefile(path):
-        raise ValueError(f"out={str(out)!r} is the file to predict and would be lost; pass another")
+        raise ValueError(f"out={str(out)!r} is the input file and would be overwritten; pass another file")
     if id is not None:
         one_of("id", id, cells.columns)
     elif found.id is not None and cells.ids is None:
@@ -243,7 +243,7 @@ def predict_table(
     _say_encoding(cells, encoding, report)
     x = found.features.transform(cells)
     for name, words in found.features.unknown(cells).items():
-        report(f"column {name!r} holds categories not seen at the fit: {', '.join(words[:5])}; encoded as all zeros")
+        report(f"column {name!r} has categories not seen in training: {', '.join(words[:5])}; encoded as all zeros")
     with np.errstate(over="ignore", invalid="ignore"):
         seen = ((x - found.estimator.x_mean_) / found.estimator.x_scale_).astype(np.float32)
         _refuse_rows(cells, ~np.all(np.isfinite(seen), axis=1))
@@ -271,7 +271,7 @@ def predict_table(
 
 
 def _refuse_rows(cells: Cells, bad: np.ndarray) -> None:
-    """Numbers so large that float carries neither them nor what is said of them."""
+    """Raise if rows have no finite prediction."""
     if np.any(bad):
         raise ValueError(
             f"{cells.path}, line {cells.lines[np.argmax(bad)]}: no finite prediction, because its numbers are too far "
@@ -280,7 +280,7 @@ def _refuse_rows(cells: Cells, bad: np.ndarray) -> None:
 
 
 def _with_ids(id: str, ids: list[str], columns: dict[str, Iterator[str]], report: Say) -> dict[str, Iterator[str]]:
-    """Ids before predictions, none of which takes their name."""
+    """Put the id column first; a prediction of the same name is renamed."""
     named = {f"predicted_{name}" if name == id else name: values for name, values in columns.items()}
     if id in columns:
         report(f"the id column {id!r} has the name of a prediction; the prediction is called 'predicted_{id}'")
@@ -290,7 +290,7 @@ def _with_ids(id: str, ids: list[str], columns: dict[str, Iterator[str]], report
 def _say_encoding(cells: Cells, requested: str | None, report: Say) -> None:
     if requested is None and cells.encoding != "utf-8":
         report(
-            f"{cells.path} is not UTF-8; it is read as {ENCODINGS[cells.encoding]}. If letters come out wrong, "
+            f"{cells.path} is not UTF-8; it is read as {ENCODINGS[cells.encoding]}. If characters are wrong, "
             'pass the encoding, for example encoding="mac-roman"'
         )
 
@@ -300,20 +300,21 @@ ENCODINGS = {"cp1252": "Windows-1252 (Latin-1)", "utf-16": "UTF-16"}
 
 
 def read_target(cells: Cells, name: str, kind: str, report: Say, ask: Ask | None = None) -> tuple[Cells, Target, int]:
-    """Find out what the target is, and leave out the rows that have none.
+    """Determine the kind of the target, and drop rows without a target.
 
     Args:
         cells: The table.
-        name: The column to predict.
-        kind: number, class or auto (`fit_table`).
-        report: Called with a sentence on what the target was taken for.
-        ask: Called with a question, True is yes; None: what would be asked is an error.
+        name: Name of the column to predict.
+        kind: `number`, `class` or `auto` (see `fit_table`).
+        report: Called with messages for the user.
+        ask: Called with a yes-or-no question for the user; None raises an error instead.
 
     Returns:
-        The rows that have a target, that target, and how many rows have none.
+        The rows with a target, the target, and the number of rows without one.
 
     Raises:
-        ValueError: If there are too few rows, too many classes, one value only, or two numbers and nobody to ask.
+        ValueError: If there are too few rows, too many classes, or only one value, or the kind is ambiguous and `ask`
+            is None.
     """
     auto, all_cells = kind == "auto", cells
     if auto:
@@ -341,17 +342,16 @@ def read_target(cells: Cells, name: str, kind: str, report: Say, ask: Ask | None
 
 
 def _are_classes(name: str, different: np.ndarray, report: Say, ask: Ask | None) -> bool:
-    """Whether numbers stand for classes: two of them may, and that is asked; of others it is said what they are taken
-    for."""
+    """Check whether numbers are class labels: ask if there are only two, else report that they are numbers."""
     if len(different) == 2:
         words = f"holds only the numbers {different[0]:g} and {different[1]:g}"
         if ask is not None:
-            return ask(f"{name!r} {words}. Do they stand for classes?")
+            return ask(f"{name!r} {words}. Are they class labels?")
         raise ValueError(
-            f'target={name!r} {words}; pass kind="class" if they stand for classes, kind="number" for a regression'
+            f'target={name!r} {words}; pass kind="class" if they are class labels, kind="number" for a regression'
         )
     count = f" ({len(different)} distinct ones)" if len(different) <= FEW_NUMBERS else ""
-    report(f'{name!r} holds numbers{count} and is predicted as a number; pass kind="class" if they stand for classes')
+    report(f'{name!r} holds numbers{count} and is predicted as a number; pass kind="class" if they are class labels')
     return False
 
 
@@ -362,7 +362,7 @@ def _fitted(settings: dict[str, Any], x: np.ndarray, truth: Target) -> Any:
 
 
 def _find_steps(settings: dict[str, Any], x: np.ndarray, truth: Target, seed: int) -> int:
-    """The number of steps after which more no longer helps, by the log loss on a fifth of the training rows."""
+    """Choose the number of steps by the log loss on a fifth of the training rows."""
     part, rest = truth.split(0.2, seed)
     best, best_loss = STEPS[0], math.inf
     for steps in STEPS:
@@ -375,7 +375,7 @@ def _find_steps(settings: dict[str, Any], x: np.ndarray, truth: Target, seed: in
 
 
 def _measure(model: Any, x: np.ndarray, truth: Target, learned: Target) -> Calibration:
-    """Calibration on rows that were not learned from."""
+    """Measure the calibration on held-out rows."""
     said = model.predict_uncertainty(x)
     if truth.classes is None:
         return calibrations.of_numbers(truth.values, said.mean, said.total, float(learned.values.mean()))

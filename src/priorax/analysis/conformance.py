@@ -1,7 +1,7 @@
-"""Whether every agent behaves alike on every backend, or is refused there in words that name a remedy.
+"""Check that every agent works on every backend, or is refused with an error message that names a remedy.
 
-Each agent is trained on the smallest task there is (`envs.jax.two_step`), stopped half-way and resumed. What it has
-(members, bonus, epsilon, masks, priorities) is then looked at where the backend keeps it.
+Each agent is trained on a minimal task (`envs.jax.two_step`), stopped half-way and resumed. Then its members, bonus,
+epsilon, masks and priorities are checked in the state of the backend.
 """
 
 import tempfile
@@ -23,7 +23,7 @@ from priorax.training.setup import BACKENDS, Workers
 from priorax.training.trainer import train
 
 STEPS = 1200
-"""Actions of a run."""
+"""Number of actions of a run."""
 CHANGES: dict[str, Any] = {
     "widths": (16,),
     "batch_size": 16,
@@ -38,29 +38,31 @@ CHANGES: dict[str, Any] = {
     "discount": 0.9,
     "epsilon_episodes": 0,
 }
-"""Settings that switch on what an agent may have, where it has them."""
+"""Settings for the checks, applied if the agent has them."""
 OWN: dict[str, dict[str, Any]] = {
-    "dropout": {"p_keep": 0.9},  # at 0.1 its mean is pulled to zero: that is dropout
+    "dropout": {"p_keep": 0.9},  # at 0.1 dropout pulls the mean towards zero
     "bbb": {"kl_weight": 0.01},
     "d4pg": {"lowest": -0.5, "highest": 1.5, "action_noise": 0.5, "actor_rate": 3e-3, "target_period": 10},
 }
 EPSILON = 0.5
-"""Of agents that dither."""
+"""Epsilon of epsilon-greedy agents."""
 
 
 class Conformance(NamedTuple):
-    """One agent on one backend."""
+    """Result of the checks of one agent on one backend."""
 
     agent: str
+    """Name of the agent."""
     backend: str
+    """Name of the backend."""
     refused: str | None
-    """Why it does not run there, and what to do instead; None: it runs."""
+    """Error message if the agent cannot run on the backend, else None."""
     checks: dict[str, bool | None]
-    """What was checked: whether it holds; None: the agent has no such thing."""
+    """Whether each check passed; None if it does not apply."""
 
     @property
     def holds(self) -> bool:
-        """Whether it behaves, or is refused with a remedy."""
+        """Whether all checks passed, or the agent was refused with a remedy."""
         if self.refused is not None:
             return ";" in self.refused
         return all(check is not False for check in self.checks.values())
@@ -72,12 +74,12 @@ def table(
     """Check agents on backends.
 
     Args:
-        agents: Names.
+        agents: Names of agents.
         backends: Names of backends.
-        report: Called with what is being checked.
+        report: Function called with a description of each check before it starts.
 
     Yields:
-        One row for each agent and backend.
+        One result for each agent and backend.
     """
     for agent in agents:
         for backend in backends:
@@ -89,13 +91,13 @@ def check(agent: str, backend: str) -> Conformance:
     """Check one agent on one backend.
 
     Args:
-        agent: Its name.
+        agent: Name of the agent.
         backend: "scan", "host" or "ray".
     """
     spec = agent_spec(agent)
     known = hints(spec.settings)
     changes = {name: value for name, value in CHANGES.items() if name in known}
-    if spec.changes.get("num_members") == 1:  # one network, by its name
+    if spec.changes.get("num_members") == 1:  # a single network by definition
         changes = {name: value for name, value in changes.items() if name not in ("num_members", "mask_prob")}
     if spec.changes.get("epsilon") is not None:
         changes["epsilon"] = EPSILON
@@ -135,13 +137,13 @@ def check(agent: str, backend: str) -> Conformance:
 
 
 def _obs(result: Result) -> Any:
-    """Both states, as the environment shows them."""
+    """Get the observations of both states."""
     continuous = result.policy.interface.bound is not None
     return np.eye(2, dtype=np.float32) if continuous else np.arange(2)
 
 
 def _learns(result: Result) -> bool:
-    """Whether the deployed policy takes the action that pays."""
+    """Check that the deployed policy takes the rewarded action."""
     return bool(np.ravel(result.policy.predict(_obs(result)))[1] > 0)
 
 
@@ -160,17 +162,17 @@ def _members_differ(backend: Backend) -> bool | None:
 
 
 def _bonus(backend: Backend) -> bool | None:
-    """Whether each visit was counted once, and is worth less than something new."""
+    """Check that each visit was counted once, and that new states have a larger bonus."""
     belief: Any = getattr(backend.agent, "belief", None)
     if belief is None or not belief.pays_bonus:
         return None
     visits = float(sum(jnp.sum(leaf) for leaf in jax.tree.leaves(backend.state.belief.aux)))
-    known, new = belief.reward_bonus(backend.state.belief, jnp.array([0, -1]))  # -1 is no state, and never counted
+    known, new = belief.reward_bonus(backend.state.belief, jnp.array([0, -1]))  # -1: never visited
     return bool(visits == backend.steps and 0 < known < new)
 
 
 def _epsilon(backend: Backend) -> bool | None:
-    """Whether, of the actions taken where one is better, the share of the worse one is that of dithering."""
+    """Check that the frequency of the worse action is that of epsilon-greedy."""
     if getattr(backend.agent, "epsilon", None) is None:
         return None
     found = backend.recent(1000)
@@ -178,13 +180,13 @@ def _epsilon(backend: Backend) -> bool | None:
         return None
     obs, action = (np.asarray(part) for part in found)
     taken = action[obs == 1]
-    if len(taken) < 100:  # a minibatch of prioritised replay says little
+    if len(taken) < 100:  # too few in a minibatch
         return None
     return bool(0.15 < np.mean(taken == 0) < 0.6)
 
 
 def _masks(backend: Backend) -> bool | None:
-    """Whether each stream owns its share of the transitions."""
+    """Check that each stream owns its share of the transitions."""
     replay, facts = backend.agent.replay, backend.replay_facts()
     if replay is None or facts is None or not replay.bootstraps:
         return None
@@ -192,7 +194,7 @@ def _masks(backend: Backend) -> bool | None:
 
 
 def _priorities(backend: Backend) -> bool | None:
-    """Whether transitions are drawn by their errors."""
+    """Check that transitions have different priorities."""
     replay, facts = backend.agent.replay, backend.replay_facts()
     if replay is None or facts is None or replay.priority == 0:
         return None

@@ -1,7 +1,7 @@
 """Recording of beliefs and trajectories on DeepSea, episode by episode, for the exploration viewer.
 
-The run is the same as that of `train`; recording draws and learns nothing in addition. Each frame has the belief
-*before* an episode, and the trajectory of that episode.
+The run is identical to that of `train`: recording does not affect it. Each frame has the belief *before* an episode,
+and the trajectory of that episode.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,36 +19,36 @@ from priorax.checks import checked_seed, positive_int
 from priorax.training.backends.loop import Live, Loop, prepare, start
 
 FEWEST_FRAMES = 3
-"""The first, the last, and the one with the treasure."""
+"""Minimum number of frames: the first episode, the last, and the first with the treasure."""
 TREASURE = 1.0
-"""What it is worth; nothing else that is paid comes near."""
+"""Reward of the treasure."""
 
 
 class EpisodeFrame(NamedTuple):
-    """One episode. Cells are those on or below the diagonal, row by row: no other can be reached."""
+    """One episode. Cells are the reachable ones, on or below the diagonal, row by row."""
 
     episode: int
-    """From 1."""
+    """Number of the episode, from 1."""
     member: int
-    """Which member it follows, from 0."""
+    """Index of the member followed."""
     path: np.ndarray
-    """The column in each row."""
+    """Column of the trajectory in each row."""
     found: bool
-    """Whether it ends with the treasure."""
+    """Whether the episode reaches the treasure."""
     visits: np.ndarray
-    """Of each cell, in all episodes before."""
+    """Number of visits of each cell in previous episodes."""
     followed: np.ndarray
-    """max_a Q_k of each cell for that member, as the episode begins."""
+    """max_a Q_k of that member at each cell, at the start of the episode."""
     values: np.ndarray
-    """The same for the first members, [member, cell]."""
+    """max_a Q_k of the first members, [member, cell]."""
     mean: np.ndarray
-    """Of that, over all members."""
+    """Mean of max_a Q_k over all members, [cell]."""
     spread: np.ndarray
-    """Its standard deviation over all members."""
+    """Standard deviation of max_a Q_k over all members, [cell]."""
 
 
 class Exploration(NamedTuple):
-    """A run to look at."""
+    """Recording of a run."""
 
     agent: str
     preset: str
@@ -57,13 +57,13 @@ class Exploration(NamedTuple):
     num_members: int
     """K."""
     epsilon: float | None
-    """Dithering, if any."""
+    """Epsilon of an epsilon-greedy agent, else None."""
     prior: np.ndarray | None
-    """max_a of scale * p_k of each cell, [member, cell]: it never changes. None without prior functions."""
+    """max_a of scale * p_k, which is fixed, [member, cell]; None without prior functions."""
     found: np.ndarray
-    """Whether each episode ended with the treasure."""
+    """Whether each episode reached the treasure."""
     seen: np.ndarray
-    """Distinct cells seen by the end of each episode."""
+    """Number of distinct cells seen by the end of each episode."""
     moments: list[EpisodeFrame]
 
 
@@ -110,7 +110,7 @@ def record_deep_sea(
     if belief is None or not belief.draws_members or belief.pays_bonus or getattr(chosen, "draw_each_step", False):
         known = [name for name, spec in agents().items() if issubclass(spec.settings, EnsembleSettings)]
         raise ValueError(
-            f"agent={agent!r} follows no member through an episode, so there is none to look at; "
+            f"agent={agent!r} does not follow a member through an episode, so it cannot be recorded; "
             f"record one of {', '.join(name for name in known if not agent_spec(name).changes.get('bonus_scale'))}"
         )
     cells = np.flatnonzero(np.tril(np.ones((size, size), bool)))
@@ -163,7 +163,7 @@ def moments_to_keep(episodes: int, frames: int) -> set[int]:
 
 @eqx.filter_jit
 def _episode(loop: Loop, key: PRNGKeyArray, params: Any, live: Live, length: int) -> tuple[Live, Array, Array]:
-    """An episode of the run: where it is then, the cells on its way, and what was paid."""
+    """Run one episode; get the final state, the cells visited and the rewards."""
 
     def step(carry: Live, _: None) -> tuple[Live, tuple[Array, Array]]:
         after, steps = loop.step(key, params, carry)
@@ -175,12 +175,12 @@ def _episode(loop: Loop, key: PRNGKeyArray, params: Any, live: Live, length: int
 
 @eqx.filter_jit
 def _values(belief: Belief, live: Live, cells: Array) -> Array:
-    """What the members hope for in each cell."""
+    """Compute max_a Q_k of all members at each cell."""
     return jnp.max(belief.functions(live.agent.belief, jax.random.key(0), cells), axis=-1)
 
 
 @eqx.filter_jit
 def _priors(belief: Belief, live: Live, cells: Array) -> Array | None:
-    """What their priors alone would say."""
+    """Compute max_a of scale * p_k of all members at each cell."""
     values = belief.prior_values(live.agent.belief, cells)
     return None if values is None else jnp.max(belief.prior_scale * values[..., 0], axis=-1)

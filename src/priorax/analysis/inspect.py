@@ -1,4 +1,4 @@
-"""Inspection of checkpoints and other files: they are read and verified, and no code in them is run."""
+"""Inspection of checkpoints and other files: their contents and checksums. No code in them is run."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -31,14 +31,14 @@ def inspect(path: Path | str) -> Facts:
     if path.is_dir():
         return _run(path)
     found = read(path)
-    facts = [("file", f"{path}, {_bytes([path])}, checksum holds"), ("kind", found.kind)]
+    facts = [("file", f"{path}, {_bytes([path])}, checksum valid"), ("kind", found.kind)]
     if isinstance(found.description, dict):
         facts += [(name, _short(value)) for name, value in found.description.items()]
     return [*facts, *_arrays(found.arrays)]
 
 
 def _short(value: Any) -> str:
-    """As JSON, long lists left out."""
+    """Format a value as JSON, without long lists."""
     if isinstance(value, dict):
         return ", ".join(f"{name} {_short(part)}" for name, part in value.items())
     if isinstance(value, list) and len(value) > 8:
@@ -49,13 +49,13 @@ def _short(value: Any) -> str:
 def _run(path: Path) -> Facts:
     config = read_config(path)
     names = ["agent", "env", "game", "size", "seed", "preset", "backend", "actors", "shards"]
-    if ":" in str(config.get("env")):  # someone else's, which has no size
+    if ":" in str(config.get("env")):  # environments of other libraries have no size
         names.remove("size")
     facts = [("run", ", ".join(f"{name} {config[name]}" for name in names if config.get(name) is not None))]
     facts.append(("written by", f"priorax {config.get('version', 'of unknown version')}"))
     lengths = [f"{config[name]:,} {name}" for name in ("episodes", "steps") if config.get(name) is not None]
     done = "finished" if (path / "result.json").exists() else "not finished"
-    facts.append(("length", f"{', '.join(lengths)} asked for; {done}"))
+    facts.append(("length", f"{', '.join(lengths)} requested; {done}"))
     facts.append(("settings", _changed(config)))
     commits = Checkpoints(path / "checkpoint")
     if commits.last is None:
@@ -63,32 +63,35 @@ def _run(path: Path) -> Facts:
     last = commits.last
     facts.append(("checkpoint", f"{last.step:,} steps, {last.episodes:,} episodes finished"))
     files = sorted(path.glob("checkpoint/*"))
-    facts.append(("its files", f"{len(files)}, {_bytes(files)}"))
+    facts.append(("checkpoint files", f"{len(files)}, {_bytes(files)}"))
     with commits.explained():
         facts += _arrays(commits.state())
         if last.segments:
-            for _ in commits.replay():  # each is checked as it is read
+            for _ in commits.replay():  # reading verifies the checksum
                 pass
             kept = f"insertions {last.segments[0][0]:,} to {last.segments[-1][1]:,}"
             facts.append(("replay", f"{kept}, in {len(last.segments)} files"))
         else:
-            facts.append(("replay", "none kept: it refills when the run goes on"))
-    return [*facts, ("checksums", "all hold")]
+            facts.append(("replay", "not saved; refilled on resume"))
+    return [*facts, ("checksums", "all valid")]
 
 
 def _changed(config: Mapping[str, Any]) -> str:
-    """How its settings differ from its preset's."""
+    """Format the preset of a run, and settings that differ from it."""
     try:
         usual = as_json(settings(config["agent"], config["preset"]))
         mine = config["settings"]
     except (ValueError, KeyError, TypeError) as error:
-        raise BadFile(f"run.json says nothing that this version knows ({error!r})") from None
+        raise BadFile(
+            f"run.json has no configuration that this version can read ({error!r}); inspect it with the version that "
+            "wrote it"
+        ) from None
     changed = [f"{name}={value}" for name, value in mine.items() if usual.get(name) != value]
     return f"preset {config['preset']}" + (f" with {', '.join(changed)}" if changed else "")
 
 
 def _arrays(arrays: Mapping[str, np.ndarray]) -> Facts:
-    """By what they are for."""
+    """Summarise arrays by purpose."""
     groups: dict[str, list[np.ndarray]] = {}
     for name, array in arrays.items():
         groups.setdefault(_purpose(name), []).append(array)
@@ -101,13 +104,13 @@ def _arrays(arrays: Mapping[str, np.ndarray]) -> Facts:
 PURPOSES = {
     ".belief.params": "trained weights",
     ".belief.frozen": "prior functions and anchors",
-    ".belief.opt": "the optimiser's memory",
+    ".belief.opt": "optimizer state",
     ".target": "target network",
-    "replay.": "replay's counters",
-    ".replay": "replay's counters",
+    "replay.": "replay counters",
+    ".replay": "replay counters",
     "state.params": "trained weights",
     "state.frozen": "prior functions and anchors",
-    "state.opt": "the optimiser's memory",
+    "state.opt": "optimizer state",
 }
 
 

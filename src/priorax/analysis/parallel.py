@@ -47,7 +47,7 @@ def climb(ladders: Iterable[Ladder], done: Callable[[Task], bool | None], worker
 
     Args:
         ladders: The ladders.
-        done: Function that gives None if a task must be run, else whether it learned when it was run before.
+        done: Function that returns None if a task must be run, else whether it learned when it was run before.
         workers: Number of processes; by default one per core that this process may use.
 
     Returns:
@@ -62,7 +62,7 @@ def climb(ladders: Iterable[Ladder], done: Callable[[Task], bool | None], worker
     with _pool(workers or usable_cores()) as pool:
 
         def begin(ladder: int) -> None:
-            """Submit the next level that has something to run."""
+            """Submit the next level with tasks to run."""
             while learned[ladder] and pending[ladder] == 0:
                 level = next(levels[ladder], None)
                 if level is None:
@@ -99,7 +99,7 @@ def usable_cores() -> int:
 
 @contextlib.contextmanager
 def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
-    """Fresh processes (never a fork of one that has JAX), each told to use one thread."""
+    """Start spawned processes with one thread each; JAX does not support fork."""
     before = os.environ.get("NPROC")
     os.environ["NPROC"] = "1"  # read by XLA when a process starts its CPU client
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _prepare)
@@ -127,4 +127,4 @@ def _run(task: Task) -> Any:
     if task.measure is not None:
         return task.measure(**task.arguments)
     result = train(**task.arguments)
-    return result._replace(policy=None)  # large, and of no use to a sweep
+    return result._replace(policy=None)  # large, and not needed in a sweep

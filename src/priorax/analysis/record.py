@@ -24,25 +24,25 @@ from priorax.training.request import resumed
 from priorax.training.run_files import read_config
 
 FRAMES = 25
-"""Of a film, each second, at most."""
+"""Maximum number of frames per second of an animation."""
 
 
 class RecordedEpisode(NamedTuple):
-    """One episode, step by step: what the environment was before each, and what it then paid."""
+    """One episode: the environment, its state before each step, and the rewards."""
 
     env: Environment
     states: PyTree
-    """[step, ...]"""
+    """States before each step, [step, ...]."""
     rewards: np.ndarray
 
 
 class Learned(NamedTuple):
-    """An agent as a run left it, and where it lived."""
+    """The agent of a run's last checkpoint, and its environment."""
 
     agent: Agent
     state: Any
     env: Environment
-    """Without held actions: `hold` says for how many steps the agent holds them."""
+    """The environment without action repeat."""
     hold: int
     params: Any
 
@@ -59,7 +59,7 @@ def load(path: Path) -> Learned:
     arguments = resumed(path, {}, {})
     chosen = settings(
         arguments["agent"], arguments["preset"], **{**arguments["changes"], "lanes": 1}
-    )  # however many it learned in
+    )  # one lane suffices
     loop, _, params = prepare(arguments["agent"], chosen, arguments["env"], arguments["size"], arguments["seed"])
     state = restored(path, loop.agent, interface_in(read_config(path), path))
     env: Any = loop.env
@@ -103,13 +103,13 @@ def _roll(learned: Learned, key: PRNGKeyArray, limit: int) -> tuple[PyTree, Any,
 
 
 class Film(NamedTuple):
-    """One episode as an environment draws it."""
+    """One rendered episode."""
 
     pictures: list[np.ndarray]
     milliseconds: int
-    """Between two of them."""
+    """Duration of a frame in milliseconds."""
     total: float
-    """Its return."""
+    """Return of the episode."""
 
 
 def record_in_gymnasium(path: Path, seed: int = 0) -> Film:
@@ -130,15 +130,15 @@ def record_in_gymnasium(path: Path, seed: int = 0) -> Film:
     try:
         import gymnasium
     except ImportError as error:
-        raise ValueError(f'{error}; install what it needs with: pip install "priorax[gymnasium]"') from None
+        raise ValueError(f'{error}; install Gymnasium with: pip install "priorax[gymnasium]"') from None
     with _drawable(env_id), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of an environment that does not know the mode: it is refused below
+        warnings.simplefilter("ignore")  # an unsupported render mode is refused below
         env: Any = gymnasium.make(env_id, render_mode="rgb_array")
     with contextlib.closing(env), _drawable(env_id):
         if "rgb_array" not in env.metadata.get("render_modes", []):
             raise ValueError(
-                f"{GYMNASIUM}{env_id} cannot draw itself: it has no render mode 'rgb_array'; play what was learned "
-                f"yourself: priorax.load({str(path)!r}).predict(obs)"
+                f"{GYMNASIUM}{env_id} cannot be rendered: it has no render mode 'rgb_array'; run the policy in "
+                f"your own code: priorax.load({str(path)!r}).predict(obs)"
             )
         speed = env.metadata.get("render_fps") or FRAMES
         every = max(1, round(speed / FRAMES))
@@ -160,7 +160,7 @@ def _drawable(env_id: str) -> Iterator[None]:
     try:
         yield
     except gymnasium.error.Error as error:
-        raise ValueError(f"{GYMNASIUM}{env_id} cannot be drawn here: {error}") from None
+        raise ValueError(f"{GYMNASIUM}{env_id} cannot be rendered on this machine: {error}") from None
 
 
 def record_in_mujoco(learned: Learned, seed: int = 0, every: int = 4) -> tuple[list[np.ndarray], float]:
@@ -180,7 +180,7 @@ def record_in_mujoco(learned: Learned, seed: int = 0, every: int = 4) -> tuple[l
     from priorax.envs.host.control import ControlCartpole
 
     if not isinstance(learned.env, CartpoleSwingup):
-        raise ValueError(f"{type(learned.env).__name__} has no form on MuJoCo; watch it without --mujoco")
+        raise ValueError(f"{type(learned.env).__name__} has no MuJoCo version; watch it without --mujoco")
     env = ControlCartpole(learned.env)
     exploit = eqx.filter_jit(lambda agent, deployed, obs: agent.exploit(deployed, jax.random.key(0), obs))
     deployed = deploy(learned.agent, learned.state)

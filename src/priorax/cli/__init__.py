@@ -1,7 +1,7 @@
 """The `priorax` command.
 
-Errors are one line without a traceback (set `--debug` to see it); exit codes: 0 done, 1 a check failed or a run broke,
-2 bad arguments, 130 interrupted.
+Errors are printed as one line; pass `--debug` to see the traceback. Exit codes: 0 success, 1 a check or a run failed,
+2 invalid arguments, 130 interrupted.
 """
 
 import sys
@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
         _enable_cache()
         return RUN[type(command)](command)
     except KeyboardInterrupt:
-        Console(stderr=True).print("interrupted; nothing half-written is left behind")
+        Console(stderr=True).print("interrupted; all files are complete")
         return 130
     except (ValueError, TypeError, OSError, ArithmeticError) as error:
         if debug:
@@ -55,7 +55,7 @@ def _enable_cache() -> None:
     try:
         enable_compilation_cache()
     except OSError as error:
-        words = f"no compilation cache ({error}); set PRIORAX_CACHE to a folder of yours to have one"
+        words = f"no compilation cache ({error}); set PRIORAX_CACHE to a writable folder to enable it"
         Console(stderr=True).print(words, markup=False, highlight=False)
 
 
@@ -68,5 +68,5 @@ def parse(arguments: list[str]) -> Any:
     Returns:
         The command.
     """
-    words = "Randomized prior functions: ensembles that know what they do not know."
+    words = "Randomized prior functions: ensembles with uncertainty estimates, and agents that explore with them."
     return tyro.cli(Command, prog="priorax", args=arguments, description=words)

@@ -76,13 +76,13 @@ def _compare(command: Compare) -> int:
 
 
 def _names(words: str) -> list[str]:
-    """Those between commas, with or without spaces."""
+    """Split comma-separated names."""
     return [word.strip() for word in words.split(",") if word.strip()]
 
 
 def _whole(word: str) -> int:
     if not word.isdigit():
-        raise ValueError(f"sizes={word!r} must be whole numbers with commas; pass for example 5,10,15")
+        raise ValueError(f"sizes={word!r} must be comma-separated integers; pass for example 5,10,15")
     return int(word)
 
 
@@ -108,8 +108,8 @@ def _scale(command: Scale) -> int:
     options: dict[str, Any] = {"size": command.size, "game": command.game, "seed": command.seed, "hold": chosen.hold}
     with contextlib.closing(make_world(command.env, lanes, **options)) as world:
         found = propose(command.agent, chosen, world, command.seed, command.steps, command.smallest)
-    print_summary(f"a prior's scale for {command.env}", found.summary())
-    say(f"pass --set prior_scale={found.scale:.3g}, or prior_scale=auto to have this done at the start of a run")
+    print_summary(f"prior scale for {command.env}", found.summary())
+    say(f"pass --set prior_scale={found.scale:.3g}, or prior_scale=auto to choose it at the start of a run")
     return 0
 
 
@@ -129,7 +129,7 @@ def _bsuite(command: Bsuite) -> int:
             report=report,
             announce=say,
         )
-    print_summary("bsuite's scores", summary(scores(command.out, command.episodes)))
+    print_summary("bsuite scores", summary(scores(command.out, command.episodes)))
     return 0
 
 
@@ -159,16 +159,16 @@ def _watch(command: Watch) -> int:
 
 
 def _explore(command: Watch) -> int:
-    """Train agents, and write a page on how they explored."""
+    """Train agents and write a web page that shows their exploration."""
     from priorax.analysis.exploration import record_deep_sea
     from priorax.report.viewer import write_viewer
 
     agents = _names(command.agent)
     if command.mujoco or len(agents) > 2:
         raise ValueError(
-            "--mujoco needs the folder of a run; pass one"
+            "--mujoco needs the folder of a run; pass the folder"
             if command.mujoco
-            else f"agent={command.agent!r} has more than two; pass one, or two with a comma"
+            else f"agent={command.agent!r} has more than two names; pass one, or two separated by a comma"
         )
     recordings = []
     for agent in agents:
@@ -183,7 +183,7 @@ def _explore(command: Watch) -> int:
 
 
 def _episode(command: Watch, run: Path) -> int:
-    """An episode of what a run has learned."""
+    """Write an episode of a trained agent as a GIF."""
     from priorax.analysis.record import load, record, record_in_gymnasium, record_in_mujoco
     from priorax.envs import GYMNASIUM
     from priorax.report.episodes import array_frames, cartpole_frames, draws, write_gif
@@ -199,13 +199,13 @@ def _episode(command: Watch, run: Path) -> int:
         return 0
     if choose_backend(env) == "host" or env.startswith("object:"):
         raise ValueError(
-            f"there is no picture of {env}; watch a run on cartpole_swingup or in Gymnasium, or play what was learned "
-            f"yourself: priorax.load({str(run)!r}).predict(obs)"
+            f"{env} cannot be rendered; watch a run on cartpole_swingup or in Gymnasium, or run the policy in "
+            f"your own code: priorax.load({str(run)!r}).predict(obs)"
         )
     learned = load(run)
     if not draws(learned.env):
         name = type(learned.env).__name__
-        raise ValueError(f"there is no picture of a {name} yet; watch a run on cartpole_swingup or in Gymnasium")
+        raise ValueError(f"{name} cannot be rendered; watch a run on cartpole_swingup or in Gymnasium")
     out = command.out or run / "episode.gif"
     if command.mujoco:
         pictures, total = record_in_mujoco(learned, command.seed)
@@ -223,16 +223,17 @@ def _demo(command: Demo) -> int:
         console.rule(f"{name}: {words}")
         _reproduce(Reproduce(name, "quick", command.out))
     console.print(
-        f"\nOpen [bold]{command.out}/figure13_quick.png[/] first: with a prior there is uncertainty where all data "
-        f"said zero. Then [bold]{command.out}/curves_quick.png[/]: who is uncertain explores."
+        f"\nOpen [bold]{command.out}/figure13_quick.png[/] first: with a prior, members are uncertain far from data "
+        f"whose targets are all zero. Then [bold]{command.out}/curves_quick.png[/]: this uncertainty drives "
+        "exploration."
     )
     return 0
 
 
 DEMO = {
-    "figure13": "four ensembles on eleven points; who knows what it does not know?",
-    "figure12": "with more data the bootstrap becomes sure, dropout never does",
-    "curves": "the same doubt, put to use: DeepSea 20, where one path in a million pays",
+    "figure13": "uncertainty of four ensembles fitted to eleven points",
+    "figure12": "uncertainty with more data: the bootstrap's shrinks, dropout's does not",
+    "curves": "learning curves on DeepSea 20, where one path in a million is rewarded",
 }
 
 
@@ -258,7 +259,7 @@ def _fit(command: Fit) -> int:
         ask=_ask if sys.stdin.isatty() and console.is_terminal else None,
     )
     if found.calibration is not None:
-        print_summary(f"{found.target}, on {found.held_out_rows} rows held out", found.calibration.summary())
+        print_summary(f"{found.target}, on {found.held_out_rows} held-out rows", found.calibration.summary())
         if found.calibration.classes:
             print_summary("each class against the rest", found.calibration.class_summary())
     for path in found.paths:
@@ -267,11 +268,11 @@ def _fit(command: Fit) -> int:
 
 
 def _ask(question: str) -> bool:
-    """A question on a terminal."""
+    """Ask a yes-or-no question on the terminal."""
     try:
         return Confirm.ask(escape(question), console=console)
     except EOFError:
-        raise ValueError(f"{question} There was no answer; pass --kind class or --kind number") from None
+        raise ValueError(f"{question} No answer was given; pass --kind class or --kind number") from None
 
 
 def _predict(command: Predict) -> int:

@@ -13,7 +13,7 @@ from priorax import names
 
 @dataclass(frozen=True)
 class Check:
-    """Check the paper's lemmas against theory: a table, one row per measured statement; exit code 1 if one fails."""
+    """Check the paper's lemmas numerically: a table with one row per claim; exit code 1 if one fails."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Compare:
 
 @dataclass(frozen=True)
 class Demo:
-    """Show in under three minutes why priors matter: figures 13 and 12 of the paper, and learning on DeepSea."""
+    """Demonstrate the effect of priors in three minutes: figures 13 and 12 of the paper, and learning on DeepSea."""
 
     out: Path = field(default_factory=lambda: Path("demo"))
     """Output folder."""
@@ -73,12 +73,13 @@ class Train:
     agent: str | None = None
     """Name of the agent (default bsp); `priorax agents` lists them, `priorax agents NAME` shows the settings of one."""
     env: str | None = None
-    """Name of the environment (default deep_sea), or one of a library: gymnasium:CartPole-v1, gymnax:CartPole-v1,
+    """Name of the environment (default deep_sea), or of another library's: gymnasium:CartPole-v1, gymnax:CartPole-v1,
     bsuite:deep_sea/3; `priorax train --help` lists them."""
     game: str | None = None
     """Game of --env atari: Freeway, MontezumaRevenge, or any other (extra `atari`)."""
     size: int | None = None
-    """N of DeepSea (default 10); a linear bandit's dimension, a GP bandit's arms, bsuite's difficulty plus one."""
+    """Size of the environment (default 10): N of DeepSea, dimension of a linear bandit, arms of a GP bandit, bsuite's
+    difficulty plus one."""
     seed: int | None = None
     """Random seed (default 0)."""
     episodes: int | None = None
@@ -87,8 +88,8 @@ class Train:
     """Number of actions, over all lanes (default 100000 from pixels, in Gymnasium and bsuite, unless --episodes is
     given)."""
     backend: Literal["scan", "host"] | None = None
-    """Where to run: agent and environment in one compiled scan, or lanes of environments on the host; compiled
-    environments can do both (default: as the environment is)."""
+    """scan: agent and environment in one compiled scan; host: several environments (lanes) on the host. Compiled
+    environments support both (default: scan if the environment is compiled)."""
     preset: str | None = None
     """Preset of hyperparameters (default: the environment's own)."""
     set: tuple[str, ...] = ()
@@ -99,8 +100,8 @@ class Train:
     evaluation_episodes: int | None = None
     """Episodes of each evaluation (default 10)."""
     deploy: Literal["mean", "vote", "member"] | None = None
-    """How the deployed policy chooses actions: by the mean over members (default), by their majority vote, or by one
-    member drawn for each episode."""
+    """How the deployed policy chooses actions: by the mean over members (default), by majority vote, or by one member
+    sampled per episode."""
     out: Path | None = None
     """Output folder (default runs/AGENT-ENV-SIZE-SEED, or runs/AGENT-ENV-SEED)."""
     resume: Path | None = None
@@ -126,7 +127,7 @@ class Apex:
     """
 
     agent: str | None = None
-    """Name of an agent that learns Q by gradient (default bsp)."""
+    """Name of an agent that learns Q-values by gradient descent (default bsp)."""
     env: str | None = None
     """Name of an environment on the host (default atari)."""
     game: str | None = None
@@ -144,7 +145,7 @@ class Apex:
     address: str | None = None
     """Address of a Ray cluster, or auto (default: start Ray on this machine)."""
     preset: str | None = None
-    """Preset of hyperparameters (default: the environment's own, small from pixels; apex has those of Ape-X)."""
+    """Preset of hyperparameters (default: the environment's own, which is small for pixels); apex: those of Ape-X."""
     set: tuple[str, ...] = ()
     """Changes to the preset, as in --set prior_scale=3 num_members=10."""
     out: Path | None = None
@@ -181,7 +182,7 @@ class Scale:
     steps: int = 2000
     """Number of random actions."""
     smallest: float = 1.0
-    """Lower bound of the assumed size of returns, for sparse rewards."""
+    """Lower bound of the assumed magnitude of returns, for sparse rewards."""
     preset: str | None = None
     """Preset of hyperparameters (default: the environment's own)."""
     set: tuple[str, ...] = ()
@@ -317,8 +318,8 @@ class Fit:
     out: Path
     """Output folder."""
     kind: Literal["auto", "number", "class"] = "auto"
-    """Type of the target: a number (regression) or a class. auto: text is a class, numbers are numbers; for a column of
-    only two different numbers, such as 0 and 1, you are asked, or must pass it."""
+    """Type of the target: number (regression) or class (classification). auto: class for text, number for numbers; for
+    a column of only two distinct numbers, such as 0 and 1, you are asked, or must pass it."""
     id: str | None = None
     """Column that identifies rows: it is not used as a feature, and is copied to predictions (default: none)."""
     drop: tuple[str, ...] = ()
@@ -363,19 +364,19 @@ class Doctor:
     """
 
     agents: bool = False
-    """Check every agent on every backend instead, on a tiny task: learning, resuming, members, bonus, epsilon, masks
-    and priorities, or the reason why it is refused there. Takes some minutes."""
+    """Check every agent on every backend instead, on a small task: learning, resuming, members, bonus, epsilon, masks
+    and priorities, or the reason why the combination is not supported. Takes some minutes."""
     agent: str | None = None
-    """With --agents: only these, with commas (default: all)."""
+    """With --agents: comma-separated names of agents (default: all)."""
     backend: str | None = None
-    """With --agents: only these, with commas: scan, host, ray (default: all that are installed)."""
+    """With --agents: comma-separated backends: scan, host, ray (default: all that are installed)."""
 
 
 def _listing() -> dict[tuple[type, str], str]:
     """Create help texts that list names, from the registries and the metadata of plug-ins."""
     agents, presets = names.agent_names(), names.listed(names.PRESETS)
     more = "`priorax agents` describes them."
-    libraries = "or one of a library: gymnasium:CartPole-v1, gymnax:CartPole-v1, bsuite:deep_sea/3"
+    libraries = "or of another library: gymnasium:CartPole-v1, gymnax:CartPole-v1, bsuite:deep_sea/3"
     return {
         (Reproduce, "name"): f"{names.listed(names.EXPERIMENTS)}.",
         (Compare, "agents"): f"Comma-separated names: {names.listed(agents)}. {more}",
@@ -396,7 +397,7 @@ def _list_names() -> None:
 
 
 def _without_nothing(command: type) -> None:
-    """Let help show the possible values of optional arguments, and no default of None: the help text describes it."""
+    """Show the possible values of optional arguments in the help, without the default None."""
     for each in fields(command):
         if each.default is not None and each.default != ():
             continue

@@ -23,14 +23,14 @@ def show_checks(command: Check) -> int:
 
     with share_bar("checking") as report:
         checks = run_checks(report)
-    table = Table("", "lemma", "claim", "measured", "theory", title="The paper's lemmas, measured")
+    table = Table("", "lemma", "claim", "measured", "theory", title="Checks of the paper's lemmas")
     for check in checks:
         sign = "[green]✓[/]" if check.passed else "[bold red]✗[/]"
         note = f"\n[dim]{check.note}[/]" if check.note else ""
         table.add_row(sign, check.lemma, check.claim + note, f"{check.measured:.4g}", check.theory)
     console.print(table)
     failed = sum(not check.passed for check in checks)
-    console.print(f"{len(checks) - failed} of {len(checks)} hold")
+    console.print(f"{len(checks) - failed} of {len(checks)} passed")
     return 1 if failed else 0
 
 
@@ -47,7 +47,7 @@ def show_contents(command: Inspect) -> int:
     from priorax.model_folder import holds_model, inspect_model
 
     found = inspect_model(command.path) if holds_model(command.path) else inspect(command.path)
-    print_summary(str(command.path), [("what", "found"), *found])
+    print_summary(str(command.path), [("item", "value"), *found])
     return 0
 
 
@@ -87,17 +87,17 @@ def _list_agents(preset: str | None) -> int:
     from priorax.names import AGENT_PLUGINS, AGENTS, distribution, plugins
 
     if preset is not None:
-        raise ValueError(f"preset={preset!r} is for the settings of one agent; pass its name too, as in: agents bsp")
+        raise ValueError(f"preset={preset!r} needs the name of an agent; pass one, as in: agents bsp")
     homes = {point.name: distribution(point) for point in plugins(AGENT_PLUGINS)}
     found = agents()
     rows = [(name, spec.summary, "priorax" if name in AGENTS else homes.get(name, "")) for name, spec in found.items()]
-    print_summary("agents", [("name", "what it is", "from"), *rows])
-    say("priorax agents NAME shows the settings of one")
+    print_summary("agents", [("name", "description", "package"), *rows])
+    say("priorax agents NAME shows the settings of an agent")
     return 0
 
 
 def _values(spec: Any, preset: str | None) -> tuple[dict[str, str], dict[str, str]]:
-    """The value of each setting, in one preset; or by default, and what differs from it in others."""
+    """Get the values of settings in one preset; or their defaults, and the differences in other presets."""
     import dataclasses
 
     from priorax.agents import PRESETS, settings
@@ -110,7 +110,7 @@ def _values(spec: Any, preset: str | None) -> tuple[dict[str, str], dict[str, st
         return shown(preset), {}
     first, others = shown("tuned"), dict[str, list[str]]()
     for name in dict.fromkeys([*PRESETS, *spec.presets]):
-        with contextlib.suppress(ValueError):  # not for this agent
+        with contextlib.suppress(ValueError):  # preset not available for this agent
             for each, value in shown(name).items():
                 if value != first[each]:
                     others.setdefault(each, []).append(f"{name} {value}")
@@ -134,13 +134,13 @@ def show_environments(command: Environments) -> int:
         (
             name,
             spec.summary,
-            spec.preset or "by what it shows",
+            spec.preset or "by observation type",
             "priorax" if name in ENVIRONMENTS else homes.get(name, ""),
         )
         for name, spec in environments().items()
     ]
-    print_summary("environments", [("name", "what it is", "preset", "from"), *rows])
-    say("and those of libraries, by name: gymnasium:CartPole-v1, gymnax:CartPole-v1, bsuite:deep_sea/3")
+    print_summary("environments", [("name", "description", "preset", "package"), *rows])
+    say("environments of other libraries: gymnasium:CartPole-v1, gymnax:CartPole-v1, bsuite:deep_sea/3")
     return 0
 
 
@@ -159,7 +159,7 @@ def show_installation(command: Doctor) -> int:
         return _conformance(command)
     for name in ("agent", "backend"):
         if getattr(command, name) is not None:
-            raise ValueError(f"{name}={getattr(command, name)!r} is for --agents; pass --agents too")
+            raise ValueError(f"{name}={getattr(command, name)!r} needs --agents; pass --agents too")
     findings = examine()
     table = Table("", "what", "found", "remedy")
     for finding in findings:
@@ -190,15 +190,15 @@ def _conformance(command: Doctor) -> int:
         for row in table(names, tuple(backends), lambda words: update(len(rows), words)):
             rows.append(row)
         update(total, "")
-    shown = Table("", "agent", "backend", "what holds", title="Every agent on every backend")
+    shown = Table("", "agent", "backend", "checks", title="Agents on backends")
     for row in rows:
         sign = "[bold red]✗[/]" if not row.holds else "[dim]–[/]" if row.refused is not None else "[green]✓[/]"
         checked = {name: held for name, held in row.checks.items() if held is not None}
-        words = ", ".join(name if held else f"[bold red]not: {name}[/]" for name, held in checked.items())
+        words = ", ".join(name if held else f"[bold red]failed: {name}[/]" for name, held in checked.items())
         shown.add_row(sign, row.agent, row.backend, words if row.refused is None else escape(row.refused))
     console.print(shown)
     wrong = sum(not row.holds for row in rows)
-    console.print(f"{len(rows) - wrong} of {len(rows)} behave, or are refused with a remedy")
+    console.print(f"{len(rows) - wrong} of {len(rows)} passed, or were refused with a remedy")
     return 1 if wrong else 0
 
 

@@ -30,9 +30,14 @@ def train(command: Train) -> int:
 
     before = read_config(command.resume) if command.resume else {}
     if str(before.get("env")).startswith("object:"):
-        raise ValueError(f"{command.resume} was learned in an object; go on with priorax.Explorer.load(path, env=...)")
+        raise ValueError(
+            f"the run in {command.resume} was trained in an environment object; resume it in Python with "
+            "priorax.Explorer.load(path, env=...)"
+        )
     if before.get("backend") == "ray":
-        raise ValueError(f"{command.resume} was learned on Ray; go on with: priorax apex --resume {command.resume}")
+        raise ValueError(
+            f"the run in {command.resume} was trained on Ray; resume it with: priorax apex --resume {command.resume}"
+        )
     more = {"stop_when_learned": command.stop_when_learned, **_tried(command, before)}
     return _run(command, before, more | ({} if command.backend is None else {"backend": command.backend}))
 
@@ -86,7 +91,7 @@ def _run(command: Any, before: Mapping[str, Any], more: dict[str, Any]) -> int:
             )
     except (KeyboardInterrupt, SystemExit):
         again = "apex" if isinstance(command, Apex) else "train"
-        say(f"go on with: priorax {again} --resume {out}", shown)
+        say(f"resume with: priorax {again} --resume {out}", shown)
         raise
     if command.json:
         print(json.dumps(result.summary()))
@@ -96,7 +101,7 @@ def _run(command: Any, before: Mapping[str, Any], more: dict[str, Any]) -> int:
 
 
 def _note(progress: "Progress") -> str:
-    """Beside the bar."""
+    """Format the text of the progress bar."""
     words = "no episode yet" if progress.mean_return is None else f"return {progress.mean_return:.2f}"
     if progress.evaluation is not None:
         words += f"  deployed {progress.evaluation:.2f}"
@@ -110,22 +115,22 @@ def _note(progress: "Progress") -> str:
 
 
 def _outcome(result: "Result", out: Path) -> str:
-    """The last line."""
+    """Format the summary of a run."""
     if result.tells_regret:
         words = f"learned at episode {result.episodes_to_learn}" if result.episodes_to_learn else "not learned"
         words += f" of {result.episodes}"
     elif result.mean_return is None:
-        words = "no episode ended"
+        words = "no episode finished"
     else:
         last = min(100, result.episodes)
         words = f"mean return {result.mean_return:.2f} in the last {last} of {result.episodes} episodes"
     if result.evaluation is not None:
         words += f"; deployed {result.evaluation:.2f} in the last evaluation"
-    return f"{words}; {result.steps:,} steps, {result.steps_per_second:,.0f} a second; rows in {out}/episodes.csv"
+    return f"{words}; {result.steps:,} steps, {result.steps_per_second:,.0f} steps/s; rows in {out}/episodes.csv"
 
 
 def _tried(command: Train, before: Mapping[str, Any]) -> dict[str, Any]:
-    """How often the deployed policy is evaluated: as requested, or as before when the run goes on."""
+    """Get the schedule of evaluations: as requested, or that of the run to resume."""
     from priorax.training.evaluate import Evaluations
 
     names = Evaluations._fields
@@ -133,12 +138,12 @@ def _tried(command: Train, before: Mapping[str, Any]) -> dict[str, Any]:
     if before.get("evaluate_every") is not None:
         tried = {**{name: before[name] for name in names}, **tried}
     if tried and tried.get("evaluate_every") is None:
-        raise ValueError(f"{', '.join(tried)}: nothing is evaluated; pass --evaluate-every too")
+        raise ValueError(f"{', '.join(tried)} without evaluate_every has no effect; pass --evaluate-every too")
     return tried
 
 
 def _arguments(command: Any, defaults: Mapping[str, Any]) -> tuple[Path, dict[str, Any]]:
-    """The folder of a run, and its arguments: new ones, or as they were when the run goes on."""
+    """Get the folder of a run and its arguments: those requested, or those of the run to resume."""
     from priorax.training.request import parse_changes, resumed
     from priorax.training.run_files import read_config
 
@@ -152,12 +157,12 @@ def _arguments(command: Any, defaults: Mapping[str, Any]) -> tuple[Path, dict[st
 
 
 def _shown(command: Any) -> Console:
-    """Where bars and words go: not into what is read as JSON."""
+    """Get the console for messages: standard error if the result is printed as JSON."""
     return Console(stderr=True) if command.json else console
 
 
 def _default_folder(arguments: dict[str, Any]) -> Path:
-    """Someone else's environment has a name and no size."""
+    """Get the default folder; only built-in environments have a size."""
     name = arguments.get("game") or arguments["env"].replace(":", "-").replace("/", "-")
     size = "" if arguments.get("game") or ":" in arguments["env"] else f"-{arguments['size']}"
     return Path("runs") / f"{arguments['agent']}-{name}{size}-{arguments['seed']}"

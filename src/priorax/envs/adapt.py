@@ -8,7 +8,7 @@ from priorax.envs.host.vector import VectorWorld
 from priorax.envs.registry import compiled_world, make_world
 
 World = Any
-"""What can be adapted: a name; a Gymnasium or dm_env environment, or a function that makes one; a Gymnasium vector
+"""Supported types: a name; a Gymnasium or dm_env environment, or a function that creates one; a Gymnasium vector
 environment; a compiled environment; or a `VectorWorld`.
 """
 
@@ -19,7 +19,7 @@ class AdaptedWorld(NamedTuple):
     world: VectorWorld
     """The environments."""
     shared: bool
-    """Whether further copies cannot be made, because an object was passed."""
+    """Whether no further copies can be created, because an object was passed."""
 
 
 def as_world(
@@ -32,11 +32,11 @@ def as_world(
         lanes: Number of environments. A single object always has one lane, a vector its own number.
         size: The size, for names (see `make_world`).
         game: The game, for `atari`.
-        seed: Seed of what varies between runs.
+        seed: Seed of the environment's parameters.
         hold: Steps for which each action is repeated (frame skip).
 
     Returns:
-        The environments, and whether they are the only ones.
+        The environments, and whether no further copies can be created.
 
     Raises:
         ValueError: If the name or object is unknown, or an option does not apply to it.
@@ -45,16 +45,16 @@ def as_world(
         return AdaptedWorld(make_world(env, lanes, size=size, game=game, seed=seed, hold=hold), False)
     if isinstance(env, VectorWorld):
         return AdaptedWorld(env, True)
-    if isinstance(env, Environment):  # gymnax's shape
+    if isinstance(env, Environment):  # gymnax interface
         return AdaptedWorld(compiled_world(env, lanes, seed, hold), False)
     if hold > 1:
-        raise ValueError(f"hold={hold} is not for env={env!r}; use hold=1, or wrap the environment")
+        raise ValueError(f"hold={hold} is not supported for env={env!r}; use hold=1, or wrap the environment")
     found = as_lanes(env)
     if found is not None:
         return AdaptedWorld(found, True)
     if callable(env):
         return AdaptedWorld(lanes_of(env, lanes), False)
     raise ValueError(
-        f"env={env!r} is no environment that is known here; pass a name, an environment of Gymnasium, dm_env or "
-        "gymnax, a function that makes one, or a VectorWorld"
+        f"env={env!r} is not a supported environment; pass a name, an environment of Gymnasium, dm_env or gymnax, a "
+        "function that creates one, or a VectorWorld"
     )

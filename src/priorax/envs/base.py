@@ -12,10 +12,10 @@ Optional members:
 
 - `num_states`: observations are state indices below it.
 - `action_bound`: actions are arrays of `num_actions` numbers between minus and plus this bound.
-- `input_scale`: factors that bring each number of an observation to about one. (The spaces of gymnax provide these
+- `input_scale`: factors that scale each component of an observation to about one. (The spaces of gymnax provide these
   three.)
-- `horizon`: the most steps of an episode.
-- `params(key)`: draws what varies between seeds.
+- `horizon`: maximum number of steps of an episode.
+- `params(key)`: draws the parameters of the environment.
 - `info["steps"]`: environment steps taken, if more than one (see `Held`).
 - `info["bad"]` and `tells_regret`, `optimal_path(params)`, `optimal_values(params, discount)`, `optimal_return`: for
   tasks whose optimal policy is known (see `DeepSea`).
@@ -40,7 +40,7 @@ class Environment(Protocol):
 
     @property
     def default_params(self) -> Any:
-        """Parameters to use where none are drawn."""
+        """Parameters to use if none are drawn."""
         ...
 
     def reset(self, key: PRNGKeyArray, params: Any) -> tuple[PyTree, PyTree]:
@@ -104,13 +104,13 @@ def num_states(env: Any) -> int | None:
 
 
 def input_scale(env: Any) -> tuple[float, ...]:
-    """Return the factors that bring each number of an observation to about one.
+    """Return the factors that scale each component of an observation to about one.
 
     Args:
         env: A compiled environment.
 
     Returns:
-        One factor per number; empty if unknown.
+        One factor per component; empty if unknown.
     """
     if hasattr(env, "input_scale"):
         return env.input_scale
@@ -121,5 +121,5 @@ def input_scale(env: Any) -> tuple[float, ...]:
 
 
 def _space(env: Any, name: str) -> Any:
-    """Gymnax's, where there is one."""
+    """Get a space of a gymnax environment, if it has one."""
     return getattr(env, name)(env.default_params) if hasattr(env, name) else None

@@ -6,14 +6,14 @@ import numpy as np
 
 
 def scale_of_bounds(low: Any, high: Any) -> tuple[float, ...]:
-    """Return the factors that bring numbers within these bounds to about one.
+    """Return the factors that scale values within these bounds to about one.
 
     Args:
-        low: Lower bound of each number.
-        high: Upper bound of each number.
+        low: Lower bound of each component.
+        high: Upper bound of each component.
 
     Returns:
-        One factor per number; 1 where the bounds are infinite, very large or zero.
+        One factor per component; 1 if the bounds are infinite, very large or zero.
     """
     size = np.maximum(np.abs(np.asarray(low, float)), np.abs(np.asarray(high, float)))
     known = (size > 0) & (size < 1e6)

@@ -1,4 +1,4 @@
-"""What environments there are: those of priorax, and those of libraries (gymnax:, gymnasium:, bsuite:)."""
+"""Catalogue of environments: built-in, and of libraries (gymnax:, gymnasium:, bsuite:)."""
 
 import functools
 import importlib
@@ -28,42 +28,43 @@ GYMNASIUM = "gymnasium:"
 
 
 BSUITE = "bsuite:"
-"""What begins the name of an environment of bsuite, as in bsuite:deep_sea/3."""
+"""Prefix of bsuite environments, as in bsuite:deep_sea/3."""
 
 
 USUAL_SIZE = 10
-"""Of an environment that is made to find out what it is."""
+"""Size of environments that are created for inspection only."""
 
 
 @dataclass(frozen=True)
 class EnvironmentSpec:
-    """An environment by name: how it is made, and how agents are trained in it."""
+    """A named environment: how it is created, and how agents are trained in it."""
 
     name: str
-    """As in `priorax train --env NAME`."""
+    """Name, as in `priorax train --env NAME`."""
     make: Callable[[int], Any]
-    """Makes one of that size: a compiled environment in gymnax's shape, one of Gymnasium or dm_env, or a
-    `VectorWorld`."""
+    """Function from the size to a compiled environment with the interface of gymnax, an environment of Gymnasium or
+    dm_env, or a `VectorWorld`."""
     summary: str = ""
-    """One line, for lists."""
+    """One-line description."""
     preset: str | None = None
-    """Of hyperparameters, where nothing else is asked for; None: by what the environment shows."""
+    """Default preset of hyperparameters; None: chosen by the type of observations."""
     compiled: bool | None = None
-    """Whether `make` gives a compiled environment; None: found out by making one."""
+    """Whether `make` returns a compiled environment; None: determined by creating one."""
     host: bool = False
-    """Train a compiled environment on the host all the same, as for pictures, of which replay keeps each frame once."""
+    """Whether to train on the host although the environment is compiled, as for images, which replay stores once."""
     sized: bool = True
-    """Whether a size means anything."""
+    """Whether the environment has a size."""
     holds: bool | None = None
-    """Whether actions can be held (`hold`); None: where it is compiled and not trained on the host."""
+    """Whether actions can be repeated (`hold`); None: if it is compiled and not trained on the host."""
     continuous: Callable[[int], Environment] | None = None
-    """Makes one of that size with continuous actions, where there is another than `make` gives."""
+    """Function from the size to a version with continuous actions, if it differs from `make`."""
     lanes: Callable[[int, int], VectorWorld] | None = None
-    """Makes so many lanes with actions held for so many steps, where there is a better way than `make` for each."""
+    """Function from the number of lanes and of action repeats to a vector of environments, if more efficient than
+    `make` for each."""
 
     @functools.cached_property
     def is_compiled(self) -> bool:
-        """Whether it is in gymnax's shape."""
+        """Whether it is a compiled environment."""
         if self.compiled is not None:
             return self.compiled
         found = self.make(USUAL_SIZE)
@@ -73,12 +74,12 @@ class EnvironmentSpec:
 
     @property
     def on_host(self) -> bool:
-        """Whether it is trained in on the host, and not in the compiled loop."""
+        """Whether agents are trained on the host, not in the compiled loop."""
         return self.host or not self.is_compiled
 
     @property
     def can_hold(self) -> bool:
-        """Whether actions can be held."""
+        """Whether actions can be repeated."""
         return not self.on_host if self.holds is None else self.holds
 
 
@@ -126,19 +127,19 @@ OURS: dict[str, EnvironmentSpec] = {
         _ours("atari", _without_game, "small", compiled=False, sized=False),
     )
 }
-"""By name. A size is that of the grid, the dimension of a linear bandit, the arms of a GP bandit, bsuite's difficulty
-plus one. Without reward, novelty is the only drive; `bsuite_` DeepSeas have the mask of bsuite."""
+"""Built-in environments by name. The size is that of the grid, the dimension of a linear bandit, the number of arms of
+a GP bandit, or bsuite's difficulty plus one."""
 
 
 class Library(NamedTuple):
-    """Environments of a library, whose names begin with a prefix."""
+    """A library of environments, whose names have a prefix."""
 
     prefix: str
     module: str
     registered: str
-    """Where that module lists their names."""
+    """Attribute of the module that lists the names."""
     spec: Callable[[str], EnvironmentSpec]
-    """By the name without the prefix."""
+    """Function from the name without the prefix to the spec."""
 
 
 def _gymnax_spec(name: str) -> EnvironmentSpec:
@@ -171,13 +172,13 @@ def _gymnax(name: str) -> Environment:
     try:
         import gymnax
     except ImportError as error:
-        raise ValueError(f'{error}; install what it needs with: pip install "priorax[gymnax]"') from None
+        raise ValueError(f'{error}; install it with: pip install "priorax[gymnax]"') from None
     one_of("env", name, gymnax.registered_envs)
     try:
         return gymnax.make(name)[0]
     except OSError as error:
         raise ValueError(
-            f"env={GYMNAX + name!r} cannot be made: it fetches its data ({error}); choose another"
+            f"env={GYMNAX + name!r} cannot be created, as it downloads data ({error}); choose another"
         ) from None
 
 
@@ -185,11 +186,11 @@ def _gymnasium(name: str, lanes: int) -> VectorWorld:
     try:
         import gymnasium
     except ImportError as error:
-        raise ValueError(f'{error}; install what it needs with: pip install "priorax[gymnasium]"') from None
+        raise ValueError(f'{error}; install it with: pip install "priorax[gymnasium]"') from None
     try:
         return GymnasiumWorld(gymnasium.make_vec(name, num_envs=lanes, vectorization_mode="sync"))
     except gymnasium.error.Error as error:
-        raise ValueError(f"env='{GYMNASIUM}{name}' cannot be made: {error}") from None
+        raise ValueError(f"env='{GYMNASIUM}{name}' cannot be created: {error}") from None
 
 
 LIBRARIES = (
@@ -200,15 +201,15 @@ LIBRARIES = (
 
 
 def names_in_libraries() -> dict[str, str]:
-    """Environments of the libraries that are installed, by their own names, with and without version, as `one_of` wants
-    them."""
+    """Map plain names of environments of installed libraries, with and without version, to names here (`one_of`)."""
     found: dict[str, str] = {}
     for library in LIBRARIES:
         try:
             known = list(getattr(importlib.import_module(library.module), library.registered))
         except ImportError:
             continue
-        for name in reversed(known) if library.prefix == BSUITE else known:  # bsuite's first id, the last version
+        # keep the first id of bsuite, the latest version of others
+        for name in reversed(known) if library.prefix == BSUITE else known:
             for word in (name, re.sub(r"(-v|/)\d+$", "", name)):
                 found["".join(letter for letter in word.lower() if letter.isalnum())] = f"{library.prefix}{name}"
     return found

@@ -1,6 +1,6 @@
-"""Observation and action spaces of an environment in a form that JSON can hold.
+"""Observation and action spaces of an environment, serialisable as JSON.
 
-That is enough to build an agent's networks, and to query the agent for actions without the environment.
+They suffice to build an agent's networks, and to query the agent for actions without the environment.
 """
 
 import dataclasses
@@ -15,8 +15,7 @@ from priorax.convnets import SMALL_NET, least_side
 from priorax.envs.base import action_bound, input_scale, num_states
 
 SMALLEST_PICTURE = least_side(SMALL_NET)
-"""Smallest height and width in pixels for convolutions. Smaller byte arrays are treated as numbers, such as the codes
-of a MiniGrid.
+"""Minimum height and width in pixels for convolutions. Smaller byte arrays, such as MiniGrid's, are treated as vectors.
 """
 
 
@@ -62,7 +61,8 @@ class Sight:
         batch = found.shape[: max(found.ndim - len(self.shape), 0)]
         if len(batch) > 1 or found.shape[len(batch) :] != self.shape:
             raise ValueError(
-                f"obs has shape {found.shape}, and the environment gives {self.shape}; pass one observation or a batch"
+                f"obs has shape {found.shape}, but the environment has observations of shape {self.shape}; pass one "
+                "observation or a batch"
             )
         if self.one_hot:
             return np.asarray(np.argmax(found.reshape(*batch, -1), axis=-1), self.dtype)
@@ -74,29 +74,27 @@ class Sight:
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """Description of the environment that an agent is built for: the part of an `Interface` that networks and planners
-    depend on.
-    """
+    """Specification for building an agent: the part of an `Interface` that networks and planners depend on."""
 
     num_actions: int
-    """How many there are; of continuous ones, their dimensions."""
+    """Number of discrete actions, or dimension of continuous ones."""
     num_states: int | None = None
-    """Observations are indices below it; None: they are arrays."""
+    """Number of states, if observations are state indices; None if they are arrays."""
     input_scale: tuple[float, ...] = ()
-    """What brings each number of an observation to about one; empty where that is not known."""
+    """Factors that scale each component of an observation to about one; empty if unknown."""
     bound: float | None = None
-    """Of continuous actions; None: they are finitely many."""
+    """Bound of continuous actions; None if actions are discrete."""
     horizon: int | None = None
-    """Steps of an episode at most, where that is known."""
+    """Maximum number of steps of an episode, if known."""
     shape: tuple[int, ...] | None = None
-    """Of one observation as the networks see it; None: a tree of arrays, or not known."""
+    """Shape of one observation, as the networks see it; None if observations are pytrees, or the shape is unknown."""
     optimal_values: Any = dataclasses.field(default=None, compare=False)
-    """[state, action], where the environment knows them and the agent's settings ask for them."""
+    """Optimal values [state, action], if the environment provides them and the agent's settings require them."""
 
 
 @dataclass(frozen=True)
 class Interface:
-    """What an agent needs to know of an environment."""
+    """Observation and action spaces of an environment."""
 
     sight: Sight
     """The conversion of observations."""
@@ -109,9 +107,9 @@ class Interface:
     num_states: int | None = None
     """Number of states, if observations are state indices."""
     input_scale: tuple[float, ...] = ()
-    """Factors that bring each number of an observation to about one."""
+    """Factors that scale each component of an observation to about one."""
     horizon: int | None = None
-    """The most steps of an episode, if known."""
+    """Maximum number of steps of an episode, if known."""
 
     def batch(self, obs: Any) -> tuple[np.ndarray, bool]:
         """Convert observations to a batch, as the networks see them.
@@ -127,14 +125,17 @@ class Interface:
         """
         found = self.sight(obs)
         if np.issubdtype(found.dtype, np.inexact) and not np.isfinite(found).all():
-            raise ValueError("obs holds NaN or infinity; pass finite numbers, as the environment gives them")
+            raise ValueError("obs contains NaN or infinity; pass finite observations")
         return (found[None], True) if found.shape == self.sight.frame_shape else (found, False)
 
     def task_spec(self, optimal_values: Any = None) -> TaskSpec:
-        """What an agent for it is built for.
+        """Get the specification for building an agent.
 
         Args:
-            optimal_values: [state, action], where they are known.
+            optimal_values: Optimal values [state, action], if known.
+
+        Returns:
+            The specification.
         """
         shape = tuple(self.sight.frame_shape)
         return TaskSpec(
@@ -186,7 +187,7 @@ def interface_of_environment(env: Any, params: Any) -> Interface | None:
     """Describe a compiled environment.
 
     Args:
-        env: The environment, in gymnax's shape.
+        env: The environment, with the interface of gymnax.
         params: Its parameters.
 
     Returns:
@@ -206,12 +207,15 @@ def interface_of_environment(env: Any, params: Any) -> Interface | None:
 
 
 def task_spec_of(env: Any, params: Any, optimal_values: Any = None) -> TaskSpec:
-    """What an agent for a compiled environment is built for, whatever is seen there.
+    """Get the specification for building an agent for a compiled environment, with observations of any structure.
 
     Args:
-        env: The environment, in gymnax's shape.
+        env: The environment, with the interface of gymnax.
         params: Its parameters.
-        optimal_values: [state, action], where they are known.
+        optimal_values: Optimal values [state, action], if known.
+
+    Returns:
+        The specification.
     """
     shown = interface_of_environment(env, params)
     if shown is not None:
@@ -260,13 +264,13 @@ def parts_of(space: Any, where: str = "the observation space") -> Any:
     if isinstance(space, (spaces.Box, spaces.MultiBinary)):
         return {"numbers": list(space.shape)}
     raise ValueError(
-        f"env has {space} in {where}, which has no form as an array; wrap the environment, for example in "
+        f"env has {space} in {where}, which cannot be converted to an array; wrap the environment, for example in "
         "gymnasium.wrappers.FilterObservation or TransformObservation"
     )
 
 
 def _flat(part: Mapping[str, Any], obs: Any) -> np.ndarray:
-    """One row for one observation, or one for each of a batch."""
+    """Flatten one observation or a batch to one row each."""
     ((kind, inside),) = part.items()
     if kind in ("dict", "tuple"):
         if isinstance(obs, list) or (isinstance(obs, np.ndarray) and obs.dtype == object):
@@ -275,14 +279,15 @@ def _flat(part: Mapping[str, Any], obs: Any) -> np.ndarray:
         rows = [_flat(each, obs[key]) for key, each in pairs]
         if len({row.shape[:-1] for row in rows}) > 1:
             raise ValueError(
-                f"obs has parts with batch shapes {[row.shape[:-1] for row in rows]}; pass as many of each part"
+                f"obs has parts with batch shapes {[row.shape[:-1] for row in rows]}, which must be equal; pass as "
+                "many of each part"
             )
         return np.concatenate(rows, axis=-1)
     shape = tuple(inside if kind == "numbers" else inside[2])
     found = np.asarray(obs)
     batch = found.shape[: max(found.ndim - len(shape), 0)]
     if len(batch) > 1 or found.shape[len(batch) :] != shape:
-        raise ValueError(f"obs has a part of shape {found.shape}, and the environment gives {shape}; pass that shape")
+        raise ValueError(f"obs has a part of shape {found.shape}, but the environment has {shape}; pass that shape")
     found = found.reshape(*batch, -1)
     if kind == "numbers":
         return np.array(found, np.float32)
@@ -292,7 +297,7 @@ def _flat(part: Mapping[str, Any], obs: Any) -> np.ndarray:
 
 
 def _listed(tree: Any) -> Any:
-    """Tuples as lists, as JSON has them."""
+    """Convert tuples to lists, as in JSON."""
     if isinstance(tree, dict):
         return {name: _listed(part) for name, part in tree.items()}
     return [_listed(part) for part in tree] if isinstance(tree, (list, tuple)) else tree

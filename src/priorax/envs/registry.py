@@ -1,9 +1,8 @@
-"""Environments by name: ours, those of libraries (gymnax:, gymnasium:, bsuite:), those registered here, and those of
-other packages.
+"""Environments by name: built-in, of libraries (gymnax:, gymnasium:, bsuite:), registered, and of plug-ins.
 
-Another package adds one by an entry point of group `priorax.environments`, whose value is an `EnvironmentSpec`, or a
-function of the size that gives a compiled environment in gymnax's shape, an environment of Gymnasium or dm_env, or a
-`VectorWorld`.
+A plug-in adds an environment by an entry point of the group `priorax.environments`, whose value is an
+`EnvironmentSpec`, or a function from the size to a compiled environment with the interface of gymnax, an environment of
+Gymnasium or dm_env, or a `VectorWorld`.
 """
 
 import contextlib
@@ -31,21 +30,21 @@ _registered: dict[str, EnvironmentSpec] = {}
 
 
 def register_environment(name: str, make: Callable[[int], Any], **more: Any) -> EnvironmentSpec:
-    """Add an environment, for this process.
+    """Register an environment, for this process.
 
     Args:
-        name: As in `train(env=name)`.
-        make: Makes one of a size; see `EnvironmentSpec.make`.
+        name: Name, as in `train(env=name)`.
+        make: Function from the size to an environment; see `EnvironmentSpec.make`.
         more: Other fields of an `EnvironmentSpec`.
 
     Returns:
-        Its spec.
+        The spec.
 
     Raises:
-        ValueError: If the name is taken, or has a colon, which is for libraries.
+        ValueError: If the name is taken, or contains a colon, which is reserved for libraries.
     """
     if ":" in name:
-        raise ValueError(f"env={name!r} has a colon, which is for names of libraries; leave it out")
+        raise ValueError(f"env={name!r} contains a colon, which is reserved for libraries; choose a name without one")
     if name in _registered or name in names.environment_names():
         raise ValueError(f"env={name!r} is taken; register it under another name")
     _registered[name] = EnvironmentSpec(name, make, **more)
@@ -53,9 +52,9 @@ def register_environment(name: str, make: Callable[[int], Any], **more: Any) -> 
 
 
 def environments() -> dict[str, EnvironmentSpec]:
-    """Environments by name: ours, those of plug-ins, those registered; not those of libraries.
+    """List built-in environments, plug-ins and registered environments, without those of libraries.
 
-    A plug-in that cannot be loaded, or whose name is taken, is left out with a warning.
+    A plug-in that cannot be loaded, or whose name is taken, is skipped with a warning.
 
     Returns:
         Specs by name.
@@ -70,16 +69,16 @@ def environments() -> dict[str, EnvironmentSpec]:
 
 
 def known_environment(name: str) -> EnvironmentSpec | None:
-    """What is known of a name.
+    """Look up an environment.
 
     Args:
-        name: Any.
+        name: The name.
 
     Returns:
-        The spec; None where no environment has that name.
+        The spec; None if there is no such environment.
 
     Raises:
-        ValueError: If it is a plug-in's that cannot be loaded.
+        ValueError: If it belongs to a plug-in that cannot be loaded.
     """
     for library in LIBRARIES:
         if name.startswith(library.prefix):
@@ -93,30 +92,30 @@ def known_environment(name: str) -> EnvironmentSpec | None:
 
 
 def environment_spec(name: str) -> EnvironmentSpec:
-    """An environment by its name.
+    """Look up an environment.
 
     Args:
-        name: One of `environments`, or a library's with its prefix.
+        name: One of `environments`, or that of a library with its prefix.
 
     Returns:
-        Its spec.
+        The spec.
 
     Raises:
-        ValueError: If it is unknown, with the nearest name; if it is a plug-in's that cannot be loaded.
+        ValueError: If it is unknown, or belongs to a plug-in that cannot be loaded.
     """
     found = known_environment(name)
     if found is None:
         one_of("env", name, [*names.environment_names(), *_registered], names_in_libraries())
-        raise AssertionError("one_of refuses what is unknown")
+        raise AssertionError("one_of raises for unknown names")
     return found
 
 
 @functools.cache
 def _plugin(point: EntryPoint) -> EnvironmentSpec:
-    """An environment of another package.
+    """Load the environment of a plug-in.
 
     Raises:
-        ValueError: If it cannot be had; it names the distribution.
+        ValueError: If it cannot be loaded.
     """
     whose = f"the plug-in {names.distribution(point)!r} ({point.group}: {point.name} = {point.value})"
     same = [each for each in names.plugins(point.group) if each.name == point.name]
@@ -124,23 +123,23 @@ def _plugin(point: EntryPoint) -> EnvironmentSpec:
         raise ValueError(f"{whose} has an environment whose name is taken; rename or uninstall it")
     try:
         found = point.load()
-    except Exception as error:  # whatever is wrong in a package of others
-        raise ValueError(f"{whose} cannot be loaded: {error!r}; mend or uninstall it") from error
+    except Exception as error:  # third-party code may raise anything
+        raise ValueError(f"{whose} cannot be loaded: {error!r}; fix or uninstall it") from error
     if isinstance(found, EnvironmentSpec):
         return dataclasses.replace(found, name=point.name)
     if not callable(found):
-        raise ValueError(f"{whose} gives {found!r}; it must be an EnvironmentSpec, or a function of the size")
+        raise ValueError(f"{whose} is {found!r}; it must be an EnvironmentSpec, or a function of the size")
     return EnvironmentSpec(point.name, found)
 
 
 def preset_for(env: str) -> str:
-    """The preset of hyperparameters for an environment.
+    """Get the default preset of hyperparameters for an environment.
 
     Args:
-        env: Its name; that of a class, where it is an object of someone's in gymnax's shape.
+        env: Name of the environment, or of the class of a custom compiled environment.
 
     Returns:
-        As its spec says, or by what it shows.
+        The preset of its spec, or one chosen by the type of observations.
     """
     spec = known_environment(env)
     if spec is None:
@@ -154,10 +153,13 @@ def preset_for(env: str) -> str:
 
 
 def preset_in(world: VectorWorld) -> str:
-    """The preset of hyperparameters for lanes of someone else's environment, by what it shows.
+    """Choose the preset of hyperparameters for third-party environments by the type of observations.
 
     Args:
-        world: The lanes.
+        world: The environments.
+
+    Returns:
+        The preset.
     """
     if is_picture(world.frame_shape, world.frame_dtype):
         return "small"
@@ -165,7 +167,7 @@ def preset_in(world: VectorWorld) -> str:
 
 
 def _preset_shown(env: Environment) -> str:
-    """By what a compiled environment shows."""
+    """Choose the preset for a compiled environment by the type of observations."""
     shown = interface_of_environment(env, env.default_params)
     if shown is not None and is_picture(shown.sight.frame_shape, np.dtype(shown.sight.dtype)):
         return "small"
@@ -173,12 +175,15 @@ def _preset_shown(env: Environment) -> str:
 
 
 def make_environment(name: str, size: int, continuous: bool = False) -> Environment:
-    """A compiled environment.
+    """Create a compiled environment.
 
     Args:
-        name: Of the environment.
-        size: Its size, where it has one.
-        continuous: Whether its actions are to be continuous.
+        name: Name of the environment.
+        size: Size of environments that have one.
+        continuous: Whether to use continuous actions.
+
+    Returns:
+        The environment.
 
     Raises:
         ValueError: If it is unknown, not compiled, or has no continuous actions.
@@ -193,7 +198,7 @@ def make_environment(name: str, size: int, continuous: bool = False) -> Environm
     env: Environment = spec.make(size)
     if continuous and action_bound(env) is None:
         known = [each for each, other in OURS.items() if other.continuous is not None]
-        raise ValueError(f"env={name!r} has no form with continuous actions; these have one: {', '.join(known)}")
+        raise ValueError(f"env={name!r} has no version with continuous actions; use one of {', '.join(known)}")
     return env
 
 
@@ -207,23 +212,26 @@ def make_world(
     num_threads: int = 0,
     hold: int = 1,
 ) -> VectorWorld:
-    """Lanes of an environment, on the host.
+    """Create a vector of environments on the host.
 
     Args:
-        env: Its name.
-        lanes: How many; a plug-in's `VectorWorld` has its own number.
-        size: Of environments that have one.
-        game: Of env='atari'.
-        seed: Says what varies between runs (DeepSea's mask).
-        num_threads: Of Atari; 0: as many as there are cores.
-        hold: Steps for which an action is held, of compiled environments and bsuite's.
+        env: Name of the environment.
+        lanes: Number of environments; a plug-in's `VectorWorld` has its own number.
+        size: Size of environments that have one.
+        game: The game, for `env="atari"`.
+        seed: Seed of the environment's parameters, such as DeepSea's action mask.
+        num_threads: Number of threads for Atari; 0 uses one per core.
+        hold: Steps for which each action is repeated, for compiled and bsuite environments.
+
+    Returns:
+        The environments.
 
     Raises:
-        ValueError: If the name is unknown, or an argument is not for that environment.
+        ValueError: If the name is unknown, or an argument does not apply to that environment.
     """
     spec = environment_spec(env)
     if hold > 1 and not spec.can_hold:
-        raise ValueError(f"hold={hold} is not for env={env!r}; use hold=1, or wrap the environment")
+        raise ValueError(f"hold={hold} is not supported for env={env!r}; use hold=1, or wrap the environment")
     if game is not None:
         if env != "atari":
             raise ValueError(f"game={game!r} is for env='atari', not {env!r}; leave it out")
@@ -237,7 +245,7 @@ def make_world(
 
 
 def compiled_world(env: Environment, lanes: int, seed: int, hold: int = 1) -> VectorWorld:
-    """Make a vector of compiled environments on the host.
+    """Create a vector of compiled environments on the host.
 
     Args:
         env: The environment.

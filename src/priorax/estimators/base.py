@@ -1,4 +1,4 @@
-"""What the regressor and the classifier share: building the belief, fitting, predicting in chunks, files."""
+"""Base class of the regressor and the classifier: building the belief, fitting, predicting in chunks, files."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -28,24 +28,24 @@ from priorax.priors import Constant, Linear, RandomFourier
 
 SIZES = (64, 512, 4096)
 """Rows per compiled call of predict: inputs are padded to the smallest size that holds them, and larger inputs are
-split into chunks of the last. From 64 rows on, matrix products of networks like ours are computed in the same order
+split into chunks of the last. From 64 rows on, matrix products of the built-in networks are computed in the same order
 for any number of rows.
 """
 
 SEEN = 16 * SIZES[-1]
-"""Most rows of the training data on which the range of the noise is measured."""
+"""Maximum number of training rows on which the range of the noise is measured."""
 
 PRIORS: dict[str, Network] = {"linear": Linear(), "fourier": RandomFourier(), "constant": Constant()}
 """Prior functions by name."""
 
 OURS = (MLP, Table, Linear, RandomFourier, Constant)
-"""Priors that see standardised X; any other is the user's own and sees X as it was passed."""
+"""Priors that see standardised X; any other is a custom prior and sees X as passed."""
 
 
 Compute = Callable[[Ensemble, BeliefState, Any], Sequence[Array]]
-"""Computes what each member predicts for a chunk of rows."""
+"""Function that computes the predictions of each member for a chunk of rows."""
 Combine = Callable[..., Sequence[np.ndarray]]
-"""Combines the members' predictions."""
+"""Function that combines the members' predictions."""
 
 
 class Uncertainty(NamedTuple):
@@ -63,12 +63,12 @@ class Uncertainty(NamedTuple):
     aleatoric: np.ndarray
     """Uncertainty due to noise, which more data would not reduce."""
     total: np.ndarray
-    """Both together."""
+    """Total uncertainty."""
 
 
 @dataclass(frozen=True)
 class _Part:
-    """A network that looks at one part of the input: members see standardised X, a user's own prior raw X."""
+    """A network that sees one part of the input: members see standardised X, a custom prior raw X."""
 
     network: Network
     part: int
@@ -89,7 +89,7 @@ class PriorEnsemble(BaseEstimator):
         tags.target_tags.multi_output = True
         return tags
 
-    @no_type_check  # scikit-learn: constructors store anything, fit complains
+    @no_type_check  # scikit-learn convention: parameters are validated in fit
     def __init__(
         self,
         num_members: int = 20,
@@ -129,7 +129,9 @@ class PriorEnsemble(BaseEstimator):
 
     def _belief(self, num_outputs: int, head: Head) -> Ensemble:
         if not isinstance(self.hidden_widths, tuple | list):
-            raise ValueError(f"hidden_widths={self.hidden_widths!r} must be a tuple of widths, as (50, 50)")
+            raise ValueError(
+                f"hidden_widths={self.hidden_widths!r} must be a tuple of widths; pass for example (50, 50)"
+            )
         widths = tuple(positive_int("hidden_widths", width) for width in self.hidden_widths)
         network = MLP(widths) if self.network is None else as_network(self.network)
         prior: Network | None
@@ -140,7 +142,7 @@ class PriorEnsemble(BaseEstimator):
             prior = {"network": own, **PRIORS}[one_of("prior", self.prior, ["network", *PRIORS])]
         else:
             prior = as_network(self.prior, "prior")
-        if prior is not None and not isinstance(self.prior, (str, *OURS)):  # the user's own code sees X as it was given
+        if prior is not None and not isinstance(self.prior, (str, *OURS)):  # custom priors see X as passed
             network, prior = _Part(network, 0), _Part(prior, 1)
         network = self._finish(network)
         return Ensemble(
@@ -155,23 +157,23 @@ class PriorEnsemble(BaseEstimator):
         )
 
     def _finish(self, network: Network) -> Network:
-        """What the kind of target asks of the network."""
+        """Adapt the network to the kind of target."""
         return network
 
     def _inputs(self, X: Any) -> Any:
-        """Rows of X, dense or sparse, as the fitted networks see them."""
+        """Convert rows of X, dense or sparse, to inputs of the fitted networks."""
         scaled = standardised("X", X, self.x_mean_, self.x_scale_)
         return (scaled, as_given(X)) if self._sees_raw() else scaled
 
     def _sees_raw(self) -> bool:
-        """Whether the fitted prior is the user's own code, which sees X as it was given."""
+        """Whether the fitted prior is custom code, which sees X as passed."""
         return isinstance(self.belief_.prior, _Part)
 
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _validated(self, X: Any, y: Any, sample_weight: Any, fresh: bool, **y_checks: Any) -> tuple[Any, Any, Any]:
-        """X, y, and weights whose mean is one, over the rows of `fit` or of the first call of `partial_fit`."""
+        """Validate X, y and weights; weights are scaled to mean one over the first call of `fit` or `partial_fit`."""
         X, y = validate_data(self, X, y, reset=fresh, dtype=np.float64, accept_sparse="csr", **y_checks)
         if fresh:
             self.weight_unit_ = 1.0
@@ -181,13 +183,12 @@ class PriorEnsemble(BaseEstimator):
         if fresh:
             largest = weight.max()
             if largest == 0:
-                raise ValueError("sample_weight is 0 everywhere; it must hold at least one non-zero number")
+                raise ValueError("sample_weight is 0 everywhere; pass at least one non-zero number")
             self.weight_unit_ = float(largest * np.mean(weight / largest))
         return X, y, weight / self.weight_unit_
 
     def _begin(self, X: Any, num_outputs: int, head: Head, weight: Any) -> None:
-        """What is fixed before the first step: from here on, nothing that shapes the model is read from `self`'s
-        constructor parameters."""
+        """Fix the model before the first step; later changes of constructor parameters have no effect on it."""
         self._fit_params = self.get_params(deep=False)
         self.x_mean_, self.x_scale_ = moments("X", X, self.standardize, weight)
         self.belief_ = self._belief(num_outputs, head)
@@ -196,7 +197,7 @@ class PriorEnsemble(BaseEstimator):
         self.stream_seed_ = self._seed()
 
     def _fit(self, X: Any, targets: np.ndarray, weight: Any) -> None:
-        """Algorithm 1 from the start."""
+        """Run algorithm 1 from the start."""
         result = fit(
             self.belief_,
             (self._inputs(X), targets),
@@ -215,7 +216,7 @@ class PriorEnsemble(BaseEstimator):
         self.n_seen_ = len(targets)
 
     def _partial_fit(self, X: Any, targets: np.ndarray, weight: Any) -> None:
-        """Steps on new examples only; each gets its data noise once. The online bootstrap is Poisson(1)."""
+        """Train on new examples only, with data noise drawn once per example. The online bootstrap is Poisson(1)."""
         x = self._inputs(X)
         if not hasattr(self, "state_"):
             self.n_seen_, self.n_iter_ = 0, 0
@@ -238,25 +239,25 @@ class PriorEnsemble(BaseEstimator):
         self.n_iter_ += steps
 
     def _become(self, work: Any) -> Any:
-        """Take over a finished fit, all at once: an interrupted one leaves the estimator as it was."""
+        """Adopt the result of a complete fit; an interrupted fit leaves the estimator unchanged."""
         self.__dict__ = work.__dict__
         return self
 
     def _drawn_members(self, num_samples: int, random_state: Any) -> np.ndarray:
-        """Members drawn with replacement; the same for the same fit unless a random state says otherwise."""
+        """Draw members with replacement; by default the same draws for the same fit."""
         random = check_random_state(self.stream_seed_ if random_state is None else random_state)
         return random.randint(self.belief_.num_members, size=positive_int("num_samples", num_samples))
 
     def _asked(self, X: Any) -> Any:
-        """What a prediction is asked for."""
+        """Validate the inputs of a prediction."""
         check_is_fitted(self, "state_")
         return validate_data(self, X, reset=False, dtype=np.float64, accept_sparse="csr")
 
     def _chunks(self, X: Any, compute: Compute, combine: Combine) -> list[np.ndarray]:
-        """What members say of X, combined, over padded chunks of fixed size.
+        """Combine the members' predictions for X, over padded chunks of fixed size.
 
-        `compute(belief, state, rows)` gives arrays [member, row, ...] and is compiled; `combine` makes arrays
-        [row, ...] of them on the host, in float64 and in one order, so that a row's result does not depend on others.
+        `compute(belief, state, rows)` returns arrays [member, row, ...] and is compiled; `combine` reduces them to
+        arrays [row, ...] on the host, in float64 and in a fixed order, so that a row does not depend on other rows.
         """
         n = X.shape[0]
         size = next((size for size in SIZES if n <= size), SIZES[-1])
@@ -270,7 +271,7 @@ class PriorEnsemble(BaseEstimator):
 
         first, *others = range(0, n, size)
         parts = [chunk(first)]
-        if others:  # compiled code runs outside the interpreter's lock, so threads use all cores
+        if others:  # compiled code releases the GIL, so threads use all cores
             with ThreadPoolExecutor(os.cpu_count()) as threads:
                 parts.extend(threads.map(chunk, others))
         return [np.concatenate(part) for part in zip(*parts, strict=True)]
@@ -293,8 +294,8 @@ class PriorEnsemble(BaseEstimator):
 
         Args:
             path: The file, written by `save`.
-            **own: Networks, priors or noise that are the user's own code, by parameter name, as in `load(path,
-                prior=...)`: files do not hold code.
+            **own: Networks, priors or noise that are custom code, by parameter name, as in `load(path, prior=...)`:
+                code is not saved.
 
         Returns:
             The fitted estimator.

@@ -21,7 +21,7 @@ from priorax.networks import Network
 
 @dataclass(frozen=True)
 class _Shut:
-    """A network whose logits past each output's own number of classes are far below all others."""
+    """A network whose logits beyond the number of classes of each output are far below all others."""
 
     network: Network
     sizes: tuple[int, ...]
@@ -65,7 +65,7 @@ class PriorEnsembleClassifier(ClassifierMixin, PriorEnsemble):
         verbose: Whether to show a progress bar.
     """
 
-    @no_type_check  # scikit-learn: constructors store anything, fit complains
+    @no_type_check  # scikit-learn convention: parameters are validated in fit
     def __init__(
         self,
         num_members: int = 20,
@@ -116,7 +116,7 @@ class PriorEnsembleClassifier(ClassifierMixin, PriorEnsemble):
         return Classes(max(len(labels) for labels in self._labels()))
 
     def _finish(self, network: Network) -> Network:
-        """Outputs may have different numbers of classes: the logits of classes that an output lacks are shut off."""
+        """Mask the logits of classes that an output does not have: numbers of classes may differ between outputs."""
         sizes = tuple(len(labels) for labels in self._labels())
         return network if len(set(sizes)) == 1 else _Shut(network, sizes)
 
@@ -172,11 +172,11 @@ class PriorEnsembleClassifier(ClassifierMixin, PriorEnsemble):
                 raise ValueError("classes=None on the first call of partial_fit; pass every label that may occur")
             work._start(X, y, classes, weight)
         elif classes is not None and not _same_labels(self._labels(), [classes] if self.flat_y_ else classes):
-            raise ValueError(f"classes={classes!r} differ from those of the first call; pass the same or none")
+            raise ValueError(f"classes={classes!r} differ from those of the first call; pass the same or None")
         if isinstance(self.class_weight, str):
             raise ValueError(
-                f"class_weight={self.class_weight!r} needs all examples at once; pass the weights of classes to "
-                "partial_fit as a dictionary, as sklearn.utils.class_weight.compute_class_weight gives them"
+                f"class_weight={self.class_weight!r} needs all examples at once; for partial_fit pass a dictionary, "
+                "for example from sklearn.utils.class_weight.compute_class_weight"
             )
         targets = work._targets(y)
         work._partial_fit(X, targets, work._class_weighted(targets, weight))
@@ -194,15 +194,14 @@ class PriorEnsembleClassifier(ClassifierMixin, PriorEnsemble):
         self._begin(X, self.n_outputs_, self._head(), weight)
 
     def _class_weighted(self, targets: np.ndarray, weight: Any) -> Any:
-        """Weights of examples times those of their classes (over several outputs: their product), which are one on
-        average over the classes."""
+        """Multiply sample weights by class weights, which have mean one over classes, for every output."""
         if self.class_weight is None:
             return weight
         several = isinstance(self.class_weight, list | tuple)
         of_outputs = list(self.class_weight) if several else [self.class_weight] * self.n_outputs_
         if len(of_outputs) != self.n_outputs_:
             raise ValueError(
-                f"class_weight has {len(of_outputs)} entries, but y {self.n_outputs_} outputs; pass one per output"
+                f"class_weight has {len(of_outputs)} entries, but y has {self.n_outputs_} outputs; pass one per output"
             )
         result = np.ones(len(targets)) if weight is None else weight
         for column, known, given in zip(targets.T, self._labels(), of_outputs, strict=True):
@@ -218,11 +217,13 @@ class PriorEnsembleClassifier(ClassifierMixin, PriorEnsemble):
     def _targets(self, y: np.ndarray) -> np.ndarray:
         columns, labels = _label_columns(y), self._labels()
         if columns.shape[1] != self.n_outputs_:
-            raise ValueError(f"y has {columns.shape[1]} outputs, but the first call had {self.n_outputs_}; keep them")
+            raise ValueError(
+                f"y has {columns.shape[1]} outputs, but the first call had {self.n_outputs_}; pass as many"
+            )
         for column, known in zip(columns.T, labels, strict=True):
             unknown = np.setdiff1d(column, known)
             if len(unknown):
-                raise ValueError(f"y holds labels {unknown[:5]} that are not in classes; pass them on the first call")
+                raise ValueError(f"y has labels {unknown[:5]} that are not in classes; pass them on the first call")
         return np.stack([np.searchsorted(k, c) for c, k in zip(columns.T, labels, strict=True)], axis=1).astype(
             np.int32
         )
@@ -295,7 +296,7 @@ class PriorEnsembleClassifier(ClassifierMixin, PriorEnsemble):
         return self._per_output(members[self._drawn_members(num_samples, random_state)])
 
     def _per_output(self, proba: np.ndarray) -> Any:
-        """[..., output, class] as one array per output, with that output's own classes; rows sum to one exactly."""
+        """Split [..., output, class] into one array per output, with its own classes; rows sum to one exactly."""
         parts = []
         for i, known in enumerate(self._labels()):
             part = proba[..., i, : len(known)]
@@ -313,7 +314,7 @@ def _same_labels(known: Any, given: Any) -> bool:
 
 @jax.jit
 def _logits(belief: Ensemble, state: BeliefState, x: Any) -> tuple[Array]:
-    """Every member's logits: [member, row, output, class]."""
+    """Compute the logits of every member, [member, row, output, class]."""
     return (outputs(belief, state, x),)
 
 
@@ -326,7 +327,7 @@ def _mean_proba(logits: np.ndarray) -> tuple[np.ndarray]:
 
 
 def _class_moments(logits: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean probabilities [row, output, class]; mean entropy and entropy of the mean [row, output]."""
+    """Compute mean probabilities [row, output, class], mean entropy and entropy of the mean [row, output]."""
     proba = softmax(logits, axis=-1)
     mean = mean_of(proba)
     return mean, mean_of(_entropy(proba)), _entropy(mean)

@@ -38,9 +38,9 @@ def load(cls: type, path: Path | str, own: dict[str, Any]) -> Any:
     """Load a fitted estimator.
 
     Args:
-        cls: Class of the estimator; the file must hold one of that class.
+        cls: Class of the estimator; the file must contain one of that class.
         path: The file, written by `save`.
-        own: Parameters that are the user's own code, by name.
+        own: Parameters that are custom code, by name.
 
     Returns:
         The fitted estimator.
@@ -59,7 +59,7 @@ def load(cls: type, path: Path | str, own: dict[str, Any]) -> Any:
         }
         for name in parts["fitted"]:
             if not _is_fitted(cls, name):
-                raise BadFile(f"{path} holds an attribute {name!r:.100} that no fitted estimator has; write it again")
+                raise BadFile(f"{path} holds an attribute {name!r:.100} that no fitted estimator has; save it again")
         for name in ("num_members", "hidden_widths"):
             storage.refuse_size(name, parts["params"].get(name), content.largest)
         model = cls(**parts["params"])
@@ -75,56 +75,56 @@ def load(cls: type, path: Path | str, own: dict[str, Any]) -> Any:
 
 
 def _is_fitted(cls: type, name: str) -> bool:
-    """Whether a fit leaves an attribute of that name, apart from the state."""
+    """Check whether a fitted estimator has an attribute of that name, apart from the state."""
     ours = name.isidentifier() and name.endswith("_") and not name.startswith("_") and not hasattr(cls, name)
     return ours and name not in ("state_", "belief_")
 
 
 def _check(model: Any) -> None:
-    """What a fit left fits together: each shape, and what is divided by."""
+    """Check that the fitted attributes are consistent: shapes, and divisors above 0."""
     for name in COUNTS:
         value = getattr(model, name)
         if type(value) is not int or value < (name in ("n_features_in_", "n_outputs_")):
-            raise BadFile(f"{name}={value!r:.100} is not a valid count; write it again")
+            raise BadFile(f"{name}={value!r:.100} is not a valid count; save it again")
     features, outputs = model.n_features_in_, model.n_outputs_
     if type(model.flat_y_) is not bool or (model.flat_y_ and outputs != 1):
-        raise BadFile(f"flat_y_={model.flat_y_!r:.100} contradicts n_outputs_={outputs}; write it again")
+        raise BadFile(f"flat_y_={model.flat_y_!r:.100} contradicts n_outputs_={outputs}; save it again")
     if not isinstance(model.weight_unit_, float) or not 0 < model.weight_unit_ < np.inf:
-        raise BadFile(f"weight_unit_={model.weight_unit_!r:.100} must be a number above 0; write it again")
+        raise BadFile(f"weight_unit_={model.weight_unit_!r:.100} must be a number above 0; save it again")
     _check_numbers(model, "x_mean_", features)
     _check_numbers(model, "x_scale_", features, positive=True)
     names = vars(model).get("feature_names_in_")
     if names is not None and (_shape(names) != (features,) or not all(isinstance(name, str) for name in names)):
-        raise BadFile(f"feature_names_in_ are not {features} names; write it again")
+        raise BadFile(f"feature_names_in_ are not {features} names; save it again")
     if "loss_curve_" in vars(model):
         _check_numbers(model, "loss_curve_", len(model.loss_curve_))
     if is_classifier(model):
         labels = [model.classes_] if model.flat_y_ else model.classes_
         if not isinstance(labels, list) or len(labels) != outputs:
-            raise BadFile(f"classes_ are not those of {outputs} outputs; write it again")
+            raise BadFile(f"classes_ are not those of {outputs} outputs; save it again")
         for known in labels:
             if len(_shape(known)) != 1 or not known.size or not np.array_equal(known, np.unique(known)):
-                raise BadFile("classes_ are not sorted distinct labels; write it again")
+                raise BadFile("classes_ are not sorted distinct labels; save it again")
     else:
         _check_numbers(model, "y_mean_", outputs)
         _check_numbers(model, "y_scale_", outputs, positive=True)
 
 
 def _check_numbers(model: Any, name: str, length: int, positive: bool = False) -> None:
-    """So many numbers; that they are finite was seen when they were read."""
+    """Check the shape of an array; that it is finite was checked on reading."""
     values = getattr(model, name)
     if _shape(values) != (length,) or not np.issubdtype(values.dtype, np.floating):
-        raise BadFile(f"{name} has shape {_shape(values)} but ({length},) is needed; write it again")
+        raise BadFile(f"{name} has shape {_shape(values)} but ({length},) is needed; save it again")
     if positive and not np.all(values > 0):
-        raise BadFile(f"{name} holds a number that is not above 0; write it again")
+        raise BadFile(f"{name} holds a number that is not above 0; save it again")
 
 
 def _check_range(values: Any, outputs: int) -> None:
-    """The smallest and the largest noise of each output."""
+    """Check the range of the noise of each output."""
     if _shape(values) != (2, outputs) or not np.all((values[0] >= 0) & (values[0] <= values[1])):
-        raise BadFile(f"noise_range_ does not hold a range for each of {outputs} outputs; write it again")
+        raise BadFile(f"noise_range_ does not have a range for each of {outputs} outputs; save it again")
 
 
 def _shape(value: Any) -> tuple[int, ...]:
-    """Of an array; what is none has no shape that is asked for."""
+    """Get the shape of an array; a value that is not an array has a shape that never matches."""
     return value.shape if isinstance(value, np.ndarray) else ()

@@ -50,7 +50,7 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
         verbose: Whether to show a progress bar.
     """
 
-    @no_type_check  # scikit-learn: constructors store anything, fit complains
+    @no_type_check  # scikit-learn convention: parameters are validated in fit
     def __init__(
         self,
         num_members: int = 20,
@@ -149,7 +149,7 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
         self._begin(X, self.n_outputs_, self._head(), weight)
 
     def _see_noise(self, X: Any, weight: Any) -> None:
-        """Take note of how large the noise is at the examples: elsewhere it is taken to be no larger and no smaller."""
+        """Record the range of the noise on the training data; predictions are clipped to it."""
         if not self.belief_.head.knows_noise:
             return
         rows = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight)
@@ -160,15 +160,17 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
     def _targets(self, y: np.ndarray) -> np.ndarray:
         columns = y.reshape(len(y), -1)
         if columns.shape[1] != self.n_outputs_:
-            raise ValueError(f"y has {columns.shape[1]} outputs, but the first call had {self.n_outputs_}; keep them")
+            raise ValueError(
+                f"y has {columns.shape[1]} outputs, but the first call had {self.n_outputs_}; pass as many"
+            )
         return standardised("y", columns, self.y_mean_, self.y_scale_)
 
     def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
         """Predict the mean over members and, optionally, their disagreement.
 
         The prediction for a row does not depend on the other rows: bitwise for the built-in networks on the CPUs
-        tested; within 1e-5 of the target's standard deviation where a compiler sums in another order for more rows
-        (accelerators, your own networks).
+        tested, and within 1e-5 of the target's standard deviation for accelerators and custom networks, where the order
+        of summation may depend on the number of rows.
 
         Args:
             X: Inputs [n, features], dense or sparse.
@@ -184,7 +186,7 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
                 floating-point range.
         """
         if return_std and return_cov:
-            raise ValueError("return_std=True and return_cov=True at once; pass only one of them")
+            raise ValueError("return_std=True and return_cov=True are mutually exclusive; pass only one of them")
         X = self._asked(X)
         if return_cov:
             members = self._members(X)
@@ -198,8 +200,7 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
     def predict_uncertainty(self, X: Any) -> Uncertainty:
         """Predict the mean with epistemic, aleatoric and total standard deviations. Requires `heteroscedastic=True`.
 
-        The aleatoric part is limited to its range on the training data, since nothing is known of the noise far from
-        it.
+        The aleatoric part is clipped to its range on the training data, since the noise far from the data is unknown.
 
         Args:
             X: Inputs [n, features], dense or sparse.
@@ -213,8 +214,8 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
         X = self._asked(X)
         if not self.belief_.head.knows_noise:
             raise ValueError(
-                "heteroscedastic=False learns no noise; set heteroscedastic=True for aleatoric uncertainty and fit "
-                "again"
+                "heteroscedastic=False does not model the noise; set heteroscedastic=True for aleatoric uncertainty "
+                "and fit again"
             )
         mean, epistemic, aleatoric = self._chunks(X, _values_and_noise, _moments)
         aleatoric = np.clip(aleatoric, *self.noise_range_)
@@ -237,11 +238,11 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
         return self._flat(members[self._drawn_members(num_samples, random_state)])
 
     def _members(self, X: Any) -> np.ndarray:
-        """Every member's mean on X, standardised: [member, n, output]."""
+        """Compute the standardised mean of every member on X, [member, n, output]."""
         return np.moveaxis(self._chunks(X, _values_and_noise, _only_values)[0], 0, 1)
 
     def _y_variance(self) -> np.ndarray:
-        """The unit of covariances."""
+        """Get the variance of y, the unit of covariances."""
         with np.errstate(over="ignore", under="ignore"):
             variance = self.y_scale_**2
         for scale in self.y_scale_[~np.isfinite(variance) | (variance < np.finfo(np.float64).tiny)]:
@@ -260,7 +261,7 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
 
 @jax.jit
 def _values_and_noise(belief: Ensemble, state: BeliefState, x: Any) -> tuple[Array, Array]:
-    """Every member's mean and noise, standardised: [member, row, output]."""
+    """Compute the standardised mean and noise of every member, [member, row, output]."""
     out = outputs(belief, state, x)
     values, noise = (jax.vmap(jax.vmap(jax.vmap(read)))(out) for read in (belief.head.value, belief.head.noise))
     return values, noise
@@ -271,7 +272,7 @@ def _only_values(values: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray]:
 
 
 def _moments(values: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean, epistemic std (unbiased over members), aleatoric std (root of the mean variance): [row, output]."""
+    """Compute mean, epistemic std (unbiased) and aleatoric std (root of the mean variance), [row, output]."""
     mean = mean_of(values)
     std = np.sqrt(sum((values - mean) ** 2) / max(len(values) - 1, 1))
     return mean, std, np.sqrt(mean_of(noise**2))

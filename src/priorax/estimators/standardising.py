@@ -7,7 +7,7 @@ import numpy as np
 from scipy import sparse
 
 BLOCK = 65_536
-"""Rows held in float64 at once."""
+"""Rows converted to float64 at once."""
 
 TINY = float(np.finfo(np.float64).tiny)
 """Smallest float64 with full precision."""
@@ -38,8 +38,8 @@ def moments(name: str, columns: Any, standardize: bool, weight: Any) -> tuple[np
     largest = np.max([np.abs(block).max(axis=0, initial=0.0) for block, _ in _blocks(columns, weight)], axis=0)
     for j in np.flatnonzero((largest > 0) & (largest < TINY)):
         raise ValueError(
-            f"{name} holds no number above {largest[j]:.3g} in column {j}, below {TINY:.3g}, from which on float64 has "
-            f"full precision; multiply {name} by a constant"
+            f"{name} has no absolute value above {largest[j]:.3g} in column {j}, but float64 has full precision only "
+            f"from {TINY:.3g}; multiply {name} by a constant"
         )
     unit = np.exp2(np.floor(np.log2(np.where(largest > 0, largest, 1.0))))  # a power of two: dividing by it is exact
     total = sum(share.sum() for _, share in _blocks(columns, weight))
@@ -75,7 +75,7 @@ def standardised(name: str, columns: Any, mean: np.ndarray, scale: np.ndarray) -
     if len(bad):
         row, j = bad[0]
         raise ValueError(
-            f"{name} holds {columns[row, j]:.3g} in row {row}, column {j}, over {np.finfo(np.float32).max:.2g} times "
+            f"{name} has {columns[row, j]:.3g} in row {row}, column {j}, over {np.finfo(np.float32).max:.2g} times "
             f"the column's scale ({scale[j]:.3g}), which exceeds the range of float32; remove the row, divide {name} "
             "by a constant, or fit with standardize=True"
         )
@@ -83,7 +83,7 @@ def standardised(name: str, columns: Any, mean: np.ndarray, scale: np.ndarray) -
 
 
 def as_given(columns: Any) -> np.ndarray:
-    """Convert X to a dense float32 array, as the user's own prior sees it.
+    """Convert X to a dense float32 array, as a custom prior sees it.
 
     Args:
         columns: X, dense or sparse.
@@ -99,7 +99,7 @@ def as_given(columns: Any) -> np.ndarray:
 
 
 def refuse_vanishing(columns: Any) -> None:
-    """Check that no column of X vanishes in float32, as the user's own prior sees it.
+    """Check that no column of X vanishes in float32, as a custom prior sees it.
 
     Args:
         columns: X, dense or sparse.
@@ -110,13 +110,13 @@ def refuse_vanishing(columns: Any) -> None:
     largest = np.max([np.abs(block).max(axis=0) for block, _ in _blocks(columns, None)], axis=0)
     for j in np.flatnonzero((largest > 0) & (largest < np.finfo(np.float32).tiny)):
         raise ValueError(
-            f"X holds no number above {largest[j]:.3g} in column {j}: zero in float32, as your own prior sees X; "
-            "multiply X by a constant"
+            f"X has no absolute value above {largest[j]:.3g} in column {j}, which is zero in float32, as a custom "
+            "prior sees it; multiply X by a constant"
         )
 
 
 def _blocks(columns: Any, weight: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Dense blocks of rows in float64 and their weights, without the rows of weight zero."""
+    """Iterate over dense blocks of rows in float64 and their weights, without rows of weight zero."""
     for start in range(0, columns.shape[0], BLOCK):
         block = columns[start : start + BLOCK]
         block = block.toarray() if sparse.issparse(block) else block

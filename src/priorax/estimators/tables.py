@@ -1,4 +1,4 @@
-"""Real-world CSV tables: encode columns of text and missing cells as numbers that the estimators take.
+"""Real-world CSV tables: encode text columns and missing cells as numbers for the estimators.
 
 `read` returns the cells, `kinds` decides which columns are numeric, and `learn` determines medians and categories
 (`Features`), with which any table with those columns can be encoded. They are plain values, stored as JSON; the
@@ -31,11 +31,11 @@ MISSING = frozenset(("", "na", "n/a", "#n/a", "<na>", "nan", "null", "?"))
 MISSING_NUMBERS = frozenset(("", "none", "-"))
 """Cells that count as missing in numeric columns only."""
 MAX_CATEGORIES = 50
-"""Most categories of a text column; it may also have at most half as many as there are rows."""
+"""Maximum number of categories of a text column; it may also have at most half as many as there are rows."""
 SMALL_TEXT, MOST_ZIPPED = 10**8, 100
-"""Most bytes of text in a gzip file, and most bytes of text per byte of the file."""
+"""A gzip file may unpack to at most this many bytes, or this many times its size, whichever is larger."""
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-"""A number in a cell."""
+"""Pattern of a number in a cell."""
 
 
 class Cells(NamedTuple):
@@ -86,7 +86,7 @@ class Cells(NamedTuple):
             if value is None:
                 cell, line = self.columns[name][i], self.lines[i]
                 raise ValueError(
-                    f"{self.path}, line {line}: column {name!r} holds numbers, but {cell!r} is not one; "
+                    f"{self.path}, line {line}: column {name!r} is numeric, but {cell!r} is not a number; "
                     "write a finite number or leave the cell empty"
                 )
         return values.astype(np.float64)
@@ -99,7 +99,7 @@ class Column:
     name: str
     """Name of the column."""
     kind: Kind
-    """Whether it holds numbers or text."""
+    """Whether it is numeric or text."""
     median: float = 0.0
     """For numbers: the median, which replaces missing cells."""
     has_missing: bool = False
@@ -137,13 +137,13 @@ class Features:
             zeros.
 
         Raises:
-            ValueError: If a column is missing, or a numeric column holds something else.
+            ValueError: If a column is missing, or a numeric column has a cell that is not a number.
         """
         for column in self.columns:
             if column.name not in cells.columns:
                 raise ValueError(
-                    f"{cells.path} has no column {column.name!r}, which the model was fitted to; add it (cells may be "
-                    f"empty). It has: {', '.join(cells.columns)}"
+                    f"{cells.path} has no column {column.name!r}, which the model uses; add it (cells may be "
+                    f"empty). Columns: {', '.join(cells.columns)}"
                 )
         parts = []
         numbers, words = self.of_kind("number"), self.of_kind("text")
@@ -203,7 +203,7 @@ class Features:
                 raise ValueError(f"column {part['name']!r:.100} has an invalid description")
             columns.append(Column(part["name"], kind, median, bool(part["has_missing"]), categories))
         if not columns or len({column.name for column in columns}) < len(columns):
-            raise ValueError("no column is described, or one of them twice")
+            raise ValueError("columns are empty, or not unique")
         return cls(tuple(columns))
 
 
@@ -244,7 +244,7 @@ def read(path: Path | str, id: str | None = None, encoding: str | None = None) -
         if len(row) != len(names):
             raise ValueError(
                 f"{path}, line {line}: {len(row)} cells, but the first line names {len(names)} columns; correct the "
-                "line (a cell that holds the separator needs quotes, an empty line must go)"
+                "line (quote cells that contain the separator, remove empty lines)"
             )
     columns = {name: [_blank(row[i]) for row, _ in rows] for i, name in enumerate(names) if name}
     ids = [row[names.index(id)] for row, _ in rows] if id in columns else None
@@ -257,7 +257,7 @@ def kinds(cells: Cells, names: Collection[str], remedy: str = "leave the column 
     Args:
         cells: The table.
         names: Columns to look at.
-        remedy: What to do about a column with mistakes, for the message.
+        remedy: Remedy for a column with mistakes, for the message.
 
     Returns:
         The kind of each column.
@@ -307,7 +307,7 @@ def learn(cells: Cells, kinds: Mapping[str, Kind]) -> tuple[Features, dict[str, 
             columns.append(Column(name, "number", float(imputer.statistics_[0]), has_missing))
         elif len(seen) > limit:
             left_out[name] = (
-                f"has {len(seen)} categories in {rows} rows (at most {limit}), as names, ids and dates have; "
+                f"has {len(seen)} categories in {rows} rows (at most {limit}), like a column of names, ids or dates; "
                 "group them, or convert them to numbers (a year, a month)"
             )
         else:
@@ -319,7 +319,7 @@ def learn(cells: Cells, kinds: Mapping[str, Kind]) -> tuple[Features, dict[str, 
 
 
 def _unzipped(path: Path, raw: bytes) -> bytes:
-    """The bytes of a file, unpacked where gzip made it."""
+    """Unpack the bytes of a file if it is gzipped."""
     if not raw.startswith(b"\x1f\x8b"):
         return raw
     limit = max(SMALL_TEXT, MOST_ZIPPED * len(raw))
@@ -327,7 +327,7 @@ def _unzipped(path: Path, raw: bytes) -> bytes:
         with gzip.GzipFile(fileobj=io.BytesIO(raw)) as file:
             text = file.read(limit + 1)
     except (OSError, EOFError, zlib.error) as error:
-        raise ValueError(f"{path} is a damaged gzip file ({error}); write it again") from None
+        raise ValueError(f"{path} is a damaged gzip file ({error}); compress it again") from None
     if len(text) > limit:
         raise ValueError(
             f"{path} unpacks to more than {limit:,} bytes, which is unusual for a file of its size; unpack it first"
@@ -336,7 +336,7 @@ def _unzipped(path: Path, raw: bytes) -> bytes:
 
 
 def _decoded(path: Path, raw: bytes, encoding: str | None) -> tuple[str, str]:
-    """The text of a file, and how it was written."""
+    """Decode the text of a file; get the text and its encoding."""
     if encoding is not None:
         try:
             chosen = codecs.lookup(encoding).name
@@ -345,7 +345,8 @@ def _decoded(path: Path, raw: bytes, encoding: str | None) -> tuple[str, str]:
             raise ValueError(f"encoding={encoding!r} is unknown; pass for example utf-8, latin-1 or cp1252") from None
         except UnicodeDecodeError as error:
             raise ValueError(
-                f"encoding={encoding!r} is not that of {path} ({error.reason} at byte {error.start}); pass another"
+                f"encoding={encoding!r} is not the encoding of {path} ({error.reason} at byte {error.start}); pass "
+                "another, or None to detect it"
             ) from None
     marked = raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     for name in ("utf-16",) if marked else ("utf-8", "cp1252"):
@@ -359,7 +360,7 @@ def _decoded(path: Path, raw: bytes, encoding: str | None) -> tuple[str, str]:
 
 
 def _number(cell: str, decimal_comma: bool) -> float | None:
-    """The number in a cell, NaN if it says nothing, None if it is none."""
+    """Parse the number in a cell: NaN if it is missing, None if it is not a number."""
     if cell.lower() in MISSING_NUMBERS:
         return math.nan
     text = cell.replace(",", ".") if decimal_comma else cell
@@ -372,13 +373,13 @@ def _blank(cell: str) -> str:
 
 
 def _objects(cells: Cells, columns: Sequence[Column]) -> np.ndarray:
-    """Words as scikit-learn takes them, [row, column]."""
+    """Get text columns as an object array [row, column], as scikit-learn requires."""
     return np.array([cells.columns[column.name] for column in columns], dtype=object).T
 
 
 def _refuse_header(path: Path, names: Sequence[str]) -> None:
     twice = sorted({name for name in names if name and names.count(name) > 1})
     if twice:
-        raise ValueError(f"{path} names {', '.join(map(repr, twice))} more than once; give every column its own name")
+        raise ValueError(f"{path} names {', '.join(map(repr, twice))} more than once; give every column a unique name")
     if not any(names) or all(NUMBER.fullmatch(name) for name in names):
         raise ValueError(f"{path} begins with {','.join(names)!r}; its first line must name the columns")

@@ -1,7 +1,7 @@
 """Replay settings, transitions, minibatches and n-step returns: the interface between agents and every replay
 implementation.
 
-`n_step_return` is the one place where rewards are summed and the end of an episode cuts the sum.
+`n_step_return` is the only implementation of n-step returns, which stop at the end of an episode.
 """
 
 from collections.abc import Callable
@@ -110,7 +110,7 @@ class Replay:
                 f"batch_size={self.batch_size} exceeds capacity={self.capacity}; raise capacity or lower batch_size"
             )
         if self.priority > 0 and not self.shared_batch:
-            raise ValueError(f"priority={self.priority} draws one minibatch for all members; use shared_batch=True")
+            raise ValueError(f"priority={self.priority} needs one minibatch for all members; pass shared_batch=True")
 
     @property
     def bootstraps(self) -> bool:
@@ -159,14 +159,14 @@ def td_errors(xp: Any, losses: Any, owned: Any) -> Any:
 
 
 class Window(NamedTuple):
-    """Step j of the windows that begin at a batch of transitions."""
+    """Step j of the windows that start at a batch of transitions."""
 
     reward: Any
     """Rewards."""
     terminated: Any
     """Whether the episode terminates at this step: there is no bootstrap."""
     ended: Any
-    """Whether the episode ends at this step, by termination or truncation: the window goes no further."""
+    """Whether the episode ends at this step, by termination or truncation: the window stops here."""
 
 
 class Return(NamedTuple):
@@ -189,8 +189,8 @@ def n_step_return(
         xp: `numpy` or `jax.numpy`.
         n: Number of steps, at least 1.
         discount: Discount factor gamma.
-        window: Function that gives step j of each window, for j in 0..n-1.
-        going: Function that tells, for j >= 1, which windows may include step j, for example because it is already
+        window: Function that returns step j of each window, for j in 0..n-1.
+        going: Function that returns, for j >= 1, which windows may include step j, for example because it is already
             stored; by default all.
 
     Returns:

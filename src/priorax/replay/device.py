@@ -254,7 +254,7 @@ class DeviceReplay:
     def _draw(self, buffer: Buffer, key: PRNGKeyArray, stored: Array) -> tuple[Array, Array]:
         """Sample slots in proportion to their priorities, with importance weights, normalised to a maximum of one."""
         slots, share = sum_tree.draw(jnp, buffer.priority, jax.random.uniform(key, (self.settings.batch_size,)))
-        slots = jnp.minimum(slots, stored - 1)  # of an empty buffer, any
+        slots = jnp.minimum(slots, stored - 1)  # an empty buffer has no valid slot
         weight = (stored * jnp.maximum(share, 1e-30)) ** -self.settings.importance
         return slots, weight / jnp.max(weight)
 

@@ -34,7 +34,7 @@ class LaneStep(NamedTuple):
     ended: np.ndarray
     """Whether the episode ended after this action, by termination or truncation: one more frame of it follows."""
     acted: np.ndarray
-    """False for the last frame of an episode, at which there is no action: no transition begins here."""
+    """False for the last frame of an episode, at which there is no action and no transition starts."""
     mask: np.ndarray
     """Bootstrap masks: whether the stream owns the transition, [lane, stream]."""
     prior: np.ndarray | None = None
@@ -63,8 +63,7 @@ def check_holds(settings: Replay, layout: FrameLayout, learn_after: int) -> None
     """Check that replay can hold the transitions needed to start learning.
 
     Among the frames of a lane, the newest `n_step` have no complete return yet, the oldest `stack - 1` no complete
-    stack, and the last frame of an episode begins no transition: with episodes of one action, half of the frames do
-    not.
+    stack, and no transition starts at the last frame of an episode: with episodes of one action, that is half of them.
 
     Args:
         settings: Replay settings.
@@ -80,7 +79,7 @@ def check_holds(settings: Replay, layout: FrameLayout, learn_after: int) -> None
     if settings.capacity < needed:
         raise ValueError(
             f"capacity={settings.capacity} may never hold learn_after={learn_after} transitions (num_lanes="
-            f"{lanes}, n_step={n_step}, stack={stack}; an episode's last frame begins none); "
+            f"{lanes}, n_step={n_step}, stack={stack}; none starts at the last frame of an episode); "
             f"raise capacity to {needed}, or lower learn_after"
         )
 
@@ -97,15 +96,15 @@ class FrameReplay:
             seed: Seed of the sampling.
 
         Raises:
-            ValueError: If a lane could not hold a complete transition, or each stream is to draw its own minibatches.
+            ValueError: If a lane is too short for a complete transition, or `shared_batch` is False.
         """
         self.settings, self.layout = settings, layout
         for name in ("num_lanes", "stack"):
             positive_int(name, getattr(layout, name))
         if not settings.shared_batch:
-            raise ValueError("shared_batch=False is for compiled environments; on the host use shared_batch=True")
+            raise ValueError("shared_batch=False is only for compiled environments; pass shared_batch=True on the host")
         self.length = settings.capacity // layout.num_lanes
-        """Frames of one lane."""
+        """Number of frames per lane."""
         if self.length <= layout.stack + settings.n_step:
             raise ValueError(
                 f"capacity={settings.capacity} leaves {self.length} frames to each of num_lanes={layout.num_lanes}; "
@@ -120,17 +119,17 @@ class FrameReplay:
         self.first, self.terminated, self.ended, self.acted = (np.zeros(shape, bool) for _ in range(4))
         self.mask = np.zeros((*shape, settings.num_streams), bool)
         self.added = np.zeros(layout.num_lanes, np.int64)
-        """Frames ever added to each lane."""
+        """Number of frames added to each lane so far."""
         self.run = np.zeros(layout.num_lanes, np.int64)
-        """Frames of the episode under way."""
+        """Number of frames of the current episode of each lane."""
         self.pending = np.zeros((layout.num_lanes, self.length), np.float32)
         """Priorities of transitions whose returns are not complete yet."""
         self.priorities = sum_tree.empty(np, layout.num_lanes * self.length)
-        """By place."""
+        """Sum tree of priorities, by place."""
         self.size = 0
-        """How many transitions can be drawn."""
+        """Number of transitions that can be sampled."""
         self.owned = np.zeros(settings.num_streams, np.int64)
-        """How many of these each stream owns."""
+        """Number of these that each stream owns."""
         self.highest = 1.0
 
     @property
@@ -151,7 +150,9 @@ class FrameReplay:
         slot = self.added[lanes] % self.length
         self._overwrite(lanes, slot)
         self.run[lanes] = np.where(step.first, 1, self.run[lanes] + 1)
-        for ring, part in zip(self._rings().values(), step, strict=False):  # the last, a prior, may not be there
+        for ring, part in zip(
+            self._rings().values(), step, strict=False
+        ):  # the last part, the prior values, is optional
             ring[lanes, slot] = part
         new = np.full(len(lanes), self.highest) if errors is None else self.settings.priorities(np.asarray(errors))
         self.highest = max(self.highest, float(new.max()))
@@ -174,7 +175,7 @@ class FrameReplay:
         """
         settings = self.settings
         if self.size == 0:
-            raise ValueError("there is nothing to draw yet; add transitions first")
+            raise ValueError("there are no transitions to sample yet; add transitions first")
         place, share = sum_tree.draw(np, self.priorities, (rng or self.rng).random(size or settings.batch_size))
         lane, slot = np.divmod(place, self.length)
 
@@ -219,7 +220,7 @@ class FrameReplay:
         where, since = place
         lane, slot = np.divmod(where, self.length)
         length = self.length
-        age = (since - 1 - slot) % length  # when it was drawn; it is gone when that many frames are left to it
+        age = (since - 1 - slot) % length  # age when sampled
         kept = (self.added[lane] - since + age < length) & (sum_tree.read(self.priorities, where) > 0)
         new = self.settings.priorities(np.asarray(error))
         self.highest = max(self.highest, float(new.max()))
@@ -320,7 +321,7 @@ class FrameReplay:
         self.owned += more @ self.mask[np.divmod(each, self.length)]
 
     def _overwrite(self, lanes: np.ndarray, slot: np.ndarray) -> None:
-        """Exclude transitions that begin in these frames, or have one in their stack, from sampling."""
+        """Exclude transitions that start at these frames, or have one in their stack, from sampling."""
         ahead = np.arange(self.layout.stack)
         gone = lanes[:, None] * self.length + (slot[:, None] + ahead) % self.length
         self._set(gone.ravel(), np.zeros(gone.size))
@@ -328,7 +329,7 @@ class FrameReplay:
     def _complete(self, lanes: np.ndarray, slot: np.ndarray) -> None:
         """Include transitions whose return is complete with these frames."""
         length, n = self.length, self.settings.n_step
-        cut = np.zeros(len(lanes), bool)  # whether an end lies between
+        cut = np.zeros(len(lanes), bool)  # whether an episode ended in between
         for j in range(1, n + 1):
             there = (slot - j) % length
             cut |= self.terminated[lanes, there] | self.ended[lanes, there]

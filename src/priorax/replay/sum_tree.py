@@ -67,7 +67,7 @@ def draw(xp: Any, levels: Levels, uniform: Any) -> tuple[Any, Any]:
     for level in reversed(levels):
         row = level[node]
         below = xp.cumsum(row, axis=1)
-        point = xp.minimum(point, xp.nextafter(below[:, -1], xp.zeros_like(point)))  # rounding must not lead beyond
+        point = xp.minimum(point, xp.nextafter(below[:, -1], xp.zeros_like(point)))  # guard against rounding
         branch = xp.minimum(xp.sum(below <= point[:, None], axis=1), BRANCHES - 1)
         point = point - xp.take_along_axis(below - row, branch[:, None], axis=1)[:, 0]
         node = node * BRANCHES + branch

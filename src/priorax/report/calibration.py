@@ -2,8 +2,8 @@
 
 For a regression: the coverage of central prediction intervals and their mean width (sharpness). For a classification:
 the accuracy of predictions by confidence (reliability). The *calibration error* is the mean distance between nominal
-and observed frequencies; on few rows chance alone causes some, which is reported beside it. For each class there are
-also precision, recall, F1 and the area under the ROC curve.
+and observed frequencies. Sampling alone causes some error on few rows; its 95% quantile is reported for comparison. For
+each class there are also precision, recall, F1 and the area under the ROC curve.
 """
 
 from collections.abc import Mapping, Sequence
@@ -67,15 +67,15 @@ class Calibration:
     log_loss: float
     """Mean negative log likelihood, in nats."""
     auc: float | None = None
-    """For classes: mean of the areas under their ROC curves; None if one has none."""
+    """For classes: mean area under the ROC curves; None if it is undefined for a class."""
     classes: tuple[ClassScore, ...] = ()
-    """For classes: the scores of each."""
+    """For classes: the scores of each class."""
 
     @property
     def verdict(self) -> str:
         """Whether the model is well calibrated, overconfident or underconfident."""
         if self.error <= self.by_chance:
-            return "well calibrated, as far as these rows can tell"
+            return "well calibrated within sampling error"
         return "overconfident" if self.surplus < 0 else "underconfident"
 
     def as_json(self) -> dict[str, Any]:
@@ -108,15 +108,15 @@ class Calibration:
                 value = float(value)
             parts[field.name] = value
         if parts["kind"] not in ("number", "class") or type(parts["rows"]) is not int:
-            raise ValueError("kind or rows is not that of a calibration")
+            raise ValueError("kind must be 'number' or 'class', and rows at least 1")
         return cls(**parts)
 
     def summary(self) -> list[tuple[str, ...]]:
         """Return a table of the main results: a header, then rows."""
         number = self.kind == "number"
-        plain = f"{self.plain_score:.4g} without using the columns"
+        plain = f"{self.plain_score:.4g} (baseline without features)"
         lines: list[tuple[str, ...]] = [
-            ("", "value", "to compare with"),
+            ("", "value", "reference"),
             ("error (RMSE)" if number else "accuracy", f"{self.score:.4g}", plain),
             ("calibration error", f"{self.error:.3f}", f"up to {self.by_chance:.3f} by chance on {self.rows} rows"),
             ("verdict", self.verdict, ""),
@@ -161,7 +161,7 @@ def of_numbers(truth: np.ndarray, mean: np.ndarray, std: np.ndarray, plain: floa
     widths = np.sqrt(2.0) * erfinv(levels)
     kept = np.mean(np.abs(truth - mean)[:, None] <= widths * std[:, None], axis=0)
     between = np.random.default_rng(0).multinomial(len(truth), np.diff([0.0, *LEVELS, 1.0]), size=TRIALS)
-    trials = np.abs(np.cumsum(between, axis=1)[:, :-1] / len(truth) - levels).mean(axis=1)  # of perfect predictions
+    trials = np.abs(np.cumsum(between, axis=1)[:, :-1] / len(truth) - levels).mean(axis=1)  # perfectly calibrated
     return Calibration(
         kind="number",
         rows=len(truth),
@@ -241,12 +241,12 @@ def figure(calibration: Calibration) -> Figure:
         left.set(xlabel="confidence", ylabel="accuracy")
         right.bar(promised, weight, width=0.6 / BINS, color=MEAN)
         right.set(xlabel="confidence", ylabel="fraction of rows", title="confidence", xlim=(0, 1))
-    drawing.suptitle(f"{calibration.rows} rows held out: {calibration.verdict}", fontsize=10)
+    drawing.suptitle(f"{calibration.rows} held-out rows: {calibration.verdict}", fontsize=10)
     return drawing
 
 
 def _class_scores(truth: np.ndarray, proba: np.ndarray, names: Sequence[str]) -> tuple[ClassScore, ...]:
-    """Each class against the rest."""
+    """Compute the scores of each class against the rest."""
     numbers = range(proba.shape[1])
     parts = precision_recall_fscore_support(truth, proba.argmax(axis=1), labels=list(numbers), zero_division=0.0)
     scores = []
@@ -258,7 +258,7 @@ def _class_scores(truth: np.ndarray, proba: np.ndarray, names: Sequence[str]) ->
 
 
 def _bin_error(confidence: np.ndarray, right: np.ndarray, place: np.ndarray) -> float:
-    """The expected calibration error: distance in each bin, weighted by its rows."""
+    """Compute the expected calibration error: the distance in each bin, weighted by its rows."""
     gaps = np.bincount(place, weights=confidence - right, minlength=BINS)
     return float(np.abs(gaps).sum() / len(place))
 
@@ -269,4 +269,4 @@ def _plain(values: Any) -> tuple[float, ...]:
 
 def _refuse(holds: bool, value: np.ndarray, need: str) -> None:
     if not holds or not len(value) or not np.all(np.isfinite(value)):
-        raise ValueError(f"calibration needs {need}, finite and of at least one row; got shape {value.shape}")
+        raise ValueError(f"calibration needs {need}, all finite, and at least one row; got shape {value.shape}")

@@ -22,7 +22,7 @@ def draws(env: Any) -> bool:
     """Return whether episodes of an environment can be drawn.
 
     Args:
-        env: The environment; its state needs `x` and `theta`, and it a `reach`.
+        env: The environment; it needs `reach`, and its state `x` and `theta`.
 
     Returns:
         Whether they can.

@@ -36,7 +36,7 @@ def times_to_learn(axis: Axes, rows: Sequence[Row], looks: Mapping[str, Look], b
     """Plot the learning time against size: the median with its 95% bootstrap interval, and every run as a small marker.
 
     Methods are drawn side by side, so that none hides another. Above the dotted line: how many of a size's runs did not
-    learn, by method. The dashed line is the 2^N of dithering.
+    learn, by method. The dashed line is 2^N, the lower bound of dithering.
 
     Args:
         axis: The axes to draw on.
@@ -73,7 +73,7 @@ def times_to_learn(axis: Axes, rows: Sequence[Row], looks: Mapping[str, Look], b
         shown = look.label if most[name] == top else f"{look.label} ({most[name]:,} episodes)"
         axis.plot([], [], look.line, marker=look.marker, color=look.color, label=shown)
     n = np.arange(min(sizes) - 1, np.log2(top) + 1)
-    axis.plot(n, 2**n, "k--", lw=1, label="2^N: dithering's lower bound")
+    axis.plot(n, 2**n, "k--", lw=1, label="2^N: lower bound of dithering")
     if failed:
         axis.axhline(top, color="k", lw=0.5, ls=":")
         axis.annotate(

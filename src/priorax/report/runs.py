@@ -1,4 +1,4 @@
-"""Find, read and group run folders, and state the command that repeats each run."""
+"""Find, read and group run folders, and reconstruct the command that repeats each run."""
 
 import csv
 import json
@@ -24,13 +24,13 @@ from priorax.training.run_files import as_json
 DEPTH = 2
 """Folder levels below the given ones that are searched for runs."""
 LEARNED_BELOW = 0.9
-"""Average regret below which an unfinished run counts as learned; a finished one states it itself."""
+"""Average regret below which an unfinished run counts as learned; finished runs record it."""
 NEEDED = ("episode", "total_return")
 EVALUATED = ("step", "total_return")
 ASKED = ("agent", "env", "seed", "preset")
 MISSING = object()
 LAST = 100
-"""Most episodes over which the final return of a run is averaged."""
+"""Maximum number of episodes over which the final return of a run is averaged."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Run:
         return self._tells("solved", lambda env: hasattr(env, "optimal_path"))
 
     def _tells(self, column: str, known: Callable[[Any], bool]) -> bool:
-        """Whether rows have numbers there; before the first row, whether the environment will give them."""
+        """Check whether a column has values; before the first row, whether the environment will report them."""
         if column not in self.rows:
             return False
         if self.episodes:
@@ -124,7 +124,7 @@ class Run:
         """Return the mean return of the last episodes.
 
         Args:
-            last: Most episodes to average over.
+            last: Maximum number of episodes to average over.
 
         Returns:
             The mean; None if there are no episodes.
@@ -143,11 +143,11 @@ class Group:
     """Runs that differ in their seed only."""
 
     key: str
-    """What the runs have in common."""
+    """Key that identifies the group."""
     runs: list[Run] = field(default_factory=list)
     """The runs."""
     label: str = ""
-    """What distinguishes the group from others on the same task."""
+    """Label that distinguishes the group from others on the same task."""
 
     @property
     def first(self) -> Run:
@@ -155,7 +155,7 @@ class Group:
 
     @property
     def counted(self) -> list[Run]:
-        """One run per seed, the longest; repeated seeds are no further evidence."""
+        """The longest run of each seed."""
         longest: dict[str, Run] = {}
         for run in self.runs:
             kept = longest.setdefault(str(run.config["seed"]), run)
@@ -174,20 +174,20 @@ def find_runs(folders: Sequence[Path]) -> list[Run]:
         The runs, each once.
 
     Raises:
-        ValueError: If a folder does not exist or holds no run.
+        ValueError: If a folder does not exist or contains no run.
         BadFile: If a file of a run is damaged.
     """
     if not folders:
-        raise ValueError("folders=[] names no run; pass at least one folder that holds a run.json")
+        raise ValueError("folders=[] is empty; pass at least one folder that contains a run.json")
     found: dict[Path, Run] = {}
     for folder in folders:
         if not folder.is_dir():
-            raise ValueError(f"folder {str(folder)!r} does not exist; pass the folder of a run, or one that holds runs")
+            raise ValueError(f"folder {str(folder)!r} does not exist; pass the folder of a run, or a folder of runs")
         paths = _with_runs(folder, DEPTH)
         if not paths:
             raise ValueError(
-                f"folder {str(folder)!r} holds no run: there is no run.json in it, nor up to {DEPTH} folders down; "
-                "make one with: priorax train --out DIR"
+                f"folder {str(folder)!r} contains no run: there is no run.json in it, nor up to {DEPTH} levels below; "
+                "create one with: priorax train --out DIR"
             )
         for path in paths:
             inside = path.relative_to(folder).parts
@@ -196,7 +196,7 @@ def find_runs(folders: Sequence[Path]) -> list[Run]:
 
 
 def _with_runs(folder: Path, depth: int) -> list[Path]:
-    """Folders with a run, in the order of their names; a run's own folders are not looked into."""
+    """List folders with a run, ordered by name; folders inside a run are not searched."""
     if (folder / "run.json").is_file():
         return [folder]
     inner = sorted(path for path in folder.iterdir() if path.is_dir()) if depth else []
@@ -225,7 +225,7 @@ def read_run(path: Path, name: str) -> Run:
     evaluations = _read_columns(tried, EVALUATED) if tried.is_file() else {}
     result = _read_object(path / "result.json") if (path / "result.json").is_file() else None
     if result is not None and result.get("episodes") != len(rows["episode"]):
-        result = None  # it was resumed since, to be made longer
+        result = None  # the run was resumed and extended since
     return Run(name, config, rows, result, evaluations)
 
 
@@ -254,7 +254,7 @@ def _read_columns(path: Path, needed: Sequence[str]) -> dict[str, np.ndarray]:
 
 
 def _read_cell(name: str, text: str, needed: Sequence[str]) -> float:
-    """A number, or NaN for a cell that may be empty and is."""
+    """Parse a cell; NaN for an empty cell of an optional column."""
     return math.nan if text == "" and name not in needed else float(text)
 
 
@@ -294,7 +294,7 @@ def _label(run: Run, with_preset: bool) -> str:
 
 
 def _number(value: Any) -> int | float:
-    """What to sort by; what is no number comes last."""
+    """Get the sort key: numbers in order, anything else last."""
     return value if isinstance(value, int | float) else math.inf
 
 
@@ -314,12 +314,12 @@ def command(run: Run) -> tuple[str, str]:
         words = [f"{name}={word(value)}" for name, value in run.changes.items() if name not in unknown]
         again = as_json(settings(config["agent"], config["preset"], **parse_changes(config["agent"], words)))
     except (ValueError, TypeError) as error:
-        return "", f"No command of this version repeats it: {error}"
+        return "", f"No command of this version repeats this run: {error}"
     env = str(config["env"])
     spec = _spec(env)
     if spec is None:
         own = env.removeprefix("object:")
-        return "", f"No command repeats it: {own} is an environment of your own; pass it to priorax.train."
+        return "", f"No command repeats this run: {own} is a custom environment; pass it to priorax.train."
     distributed = "actors" in config
     names = ["agent", "env", "game", "size", "seed", "episodes", "steps", "preset"]
     names += ["actors", "shards"] if distributed else []
@@ -334,12 +334,12 @@ def command(run: Run) -> tuple[str, str]:
         parts += ["--backend", config["backend"]]
     parts += ["--stop-when-learned"] if _stopped_when_learned(run) else []
     parts += ["--set", *words] if words else []
-    notes = [f"this version knows no setting {', '.join(unknown)}"] if unknown else []
+    notes = [f"this version has no setting {', '.join(unknown)}"] if unknown else []
     added = [name for name in again if name not in config["settings"]]
-    notes += [f"its version had no setting {', '.join(added)}, which the command leaves as it is"] if added else []
+    notes += [f"the run's version had no setting {', '.join(added)}, which keeps its default"] if added else []
     differing = [name for name, value in config["settings"].items() if name not in unknown and again[name] != value]
-    notes += [f"the command line cannot say {', '.join(differing)} as they were"] if differing else []
-    return shlex.join(parts), f"Not quite the same: {'; '.join(notes)}." if notes else ""
+    notes += [f"the values of {', '.join(differing)} cannot be given on the command line"] if differing else []
+    return shlex.join(parts), f"Not identical: {'; '.join(notes)}." if notes else ""
 
 
 EVALUATING = ("evaluate_every", "evaluation_episodes", "deploy")
@@ -367,15 +367,15 @@ def word(value: Any) -> str:
 
 
 def _spec(env: Any) -> EnvironmentSpec | None:
-    """Of an environment by name, where this installation knows it."""
+    """Get the spec of an environment; None if it is not installed."""
     try:
         return known_environment(str(env))
-    except ValueError:  # a plug-in that is broken
+    except ValueError:  # broken plug-in
         return None
 
 
 def _environment(name: Any) -> Any:
-    """One of that name, whatever its size; None where there is none."""
+    """Create an environment of default size by name; None if it is not available."""
     try:
         return make_environment(name, 4)
     except (ValueError, TypeError):

@@ -14,11 +14,11 @@ from priorax.report.viewer import write_page
 from priorax.version import __version__
 
 POINTS = 400
-"""Most points drawn of a run."""
+"""Maximum number of points plotted per run."""
 NAMED = 4
-"""Most groups described in the summary."""
+"""Maximum number of groups described in the summary."""
 UNFOLDED = 20
-"""Most runs listed without folding the list."""
+"""Maximum number of runs for which lists are expanded."""
 ABSENT = "not measured"
 
 
@@ -35,7 +35,7 @@ def write_report(folders: Sequence[Path | str], out: Path | str) -> Path:
         The file written.
 
     Raises:
-        ValueError: If a folder does not exist or holds no run.
+        ValueError: If a folder does not exist or contains no run.
         BadFile: If a file of a run is damaged.
     """
     runs = find_runs([Path(folder) for folder in folders])
@@ -56,11 +56,11 @@ def write_report(folders: Sequence[Path | str], out: Path | str) -> Path:
     return write_page("report.html", filled, out)
 
 
-# -- what is drawn
+# -- charts
 
 
 def _task(task: str, groups: Sequence[Group]) -> dict[str, Any]:
-    """The curves of one environment."""
+    """Create the charts of one environment."""
     lengths = {float(v) for group in groups for run in group.runs for v in np.unique(run.rows.get("length", [-1.0]))}
     same = lengths.pop() if len(lengths) == 1 else None
     charts = [
@@ -71,13 +71,13 @@ def _task(task: str, groups: Sequence[Group]) -> dict[str, Any]:
         charts.append({"title": "Return by step", "x": "step", "y": "return", "smooth": True, "curves": by_step})
     deployed = _each(groups, _deployed_by_step)
     if any(curve["runs"] for curve in deployed):
-        evaluated = {"title": "Return of what is deployed, by step", "x": "step", "y": "return", "smooth": False}
+        evaluated = {"title": "Return of the deployed policy by step", "x": "step", "y": "return", "smooth": False}
         charts.append({**evaluated, "curves": deployed})
     regrets = _each(groups, _regrets)
     if any(curve["runs"] for curve in regrets):
         regret = {"title": "Average regret by episode", "x": "episode", "y": "average regret", "smooth": False}
         charts.append({**regret, "curves": regrets, "learned": LEARNED_BELOW})
-    note = f"Every episode takes {same:,.0f} steps: by step, curves look the same." if same and same > 0 else ""
+    note = f"Every episode has {same:,.0f} steps, so curves by step are the same." if same and same > 0 else ""
     labels = [
         {"label": group.label, "seeds": len(group.counted), "open": sum(not run.finished for run in group.counted)}
         for group in groups
@@ -90,12 +90,12 @@ def _each(groups: Sequence[Group], curve: Callable[[Sequence[Run]], dict[str, An
 
 
 def _returns(runs: Sequence[Run]) -> dict[str, Any]:
-    """Means of so many episodes that a run has no more points than fit; the same for all seeds."""
+    """Average returns over bins of episodes, the same for all seeds, with at most `POINTS` bins."""
     return _by_episode(runs, "total_return", np.mean)
 
 
 def _regrets(runs: Sequence[Run]) -> dict[str, Any]:
-    """It is an average already: the last of so many."""
+    """Select the last average regret of each bin of episodes."""
     runs = [run for run in runs if run.tells_regret]
     return _by_episode(runs, "average_regret", lambda part: part[-1])
 
@@ -118,7 +118,7 @@ def _deployed_by_step(runs: Sequence[Run]) -> dict[str, Any]:
 
 
 def _by_step(runs: Sequence[Run], steps: Sequence[np.ndarray], returns: Sequence[np.ndarray]) -> dict[str, Any]:
-    """Means of the episodes that ended in so many steps; where none did, the last that is known."""
+    """Average returns over bins of steps; bins without a finished episode repeat the previous value."""
     most = max((int(mine[-1]) for mine in steps), default=1)
     points = max(1, min(POINTS, int(np.median([len(np.unique(mine)) for mine in steps])))) if runs else 1
     width = max(1, math.ceil(most / points))
@@ -135,8 +135,10 @@ def _by_step(runs: Sequence[Run], steps: Sequence[np.ndarray], returns: Sequence
 
 
 def _curve(runs: Sequence[Run], width: int, values: list[list[float | None]], last: int) -> dict[str, Any]:
-    """`width`: episodes or steps from one point to the next; the i-th stands at (i+1) times it, the last one at `last`.
-    `each`: how many episodes a point stands for."""
+    """Create the data of a curve.
+
+    Point i is at (i + 1) * `width` episodes or steps, the last at `last`; `each` is the number of episodes per point.
+    """
     lines = [{"seed": str(run.config["seed"]), "values": line} for run, line in zip(runs, values, strict=True)]
     each = sum(run.episodes for run in runs) / max(1, sum(map(len, values)))
     return {"width": width, "last": last, "each": each, "runs": lines}
@@ -150,31 +152,29 @@ def _finite(value: Any) -> float | None:
     return float(f"{value:.6g}") if np.isfinite(value) else None
 
 
-# -- what is said
+# -- text
 
 
 def _summary(runs: Sequence[Run], groups: Sequence[Group], tasks: dict[str, list[Group]]) -> str:
     unfinished = sum(not run.finished for run in runs)
     total = sum(run.episodes for run in runs)
-    words = [f"{_many(len(runs), 'run')} of {_many(len(groups), 'kind')}, {_many(total, 'episode')} in all."]
+    words = [f"{_many(len(runs), 'run')} in {_many(len(groups), 'group')}, {_many(total, 'episode')} in total."]
     repeated = len(runs) - sum(len(group.counted) for group in groups)
     if repeated:
         same = "One of them repeats" if repeated == 1 else f"{repeated} of them repeat"
-        words.append(f"{same} a seed with the same settings: of each seed, the longest counts.")
-    words.append(
-        "All are finished." if not unfinished else f"{unfinished} of them not finished: shown as far as they are."
-    )
+        words.append(f"{same} a seed with the same settings: only the longest run of each seed counts.")
+    words.append("All are finished." if not unfinished else f"{unfinished} of them not finished: shown up to now.")
     said = [_text(" ".join(words))]
     for group in groups[:NAMED]:
         where = f" on {group.first.task}" if len(tasks) > 1 else ""
         said.append(f"<b>{_text(group.label)}</b>{_text(where)}: {_text(_outcome(group))}.")
     if len(groups) > NAMED:
-        said.append("All others are in the table below.")
+        said.append("The table below has all groups.")
     return " ".join(said)
 
 
 def _outcome(group: Group) -> str:
-    """In a few words."""
+    """Summarise the results of a group in a sentence."""
     tried = [run.deployed for run in group.counted if run.deployed is not None]
     deployed = f"; deployed {np.mean(tried):.4g} in the last evaluation" if tried else ""
     telling = [run for run in group.counted if run.tells_regret]
@@ -189,13 +189,13 @@ def _outcome(group: Group) -> str:
         return f"learned by {len(learned)} of {_many(len(telling), 'seed')}{median}{rest}{deployed}"
     ended = [run for run in group.counted if run.episodes]
     if not ended:
-        return f"no episode has ended yet{deployed}"
+        return f"no episode has finished yet{deployed}"
     last = _from_to([min(run.episodes, LAST) for run in ended], "episode")
     return f"mean return {np.mean([run.mean_return() for run in ended]):.4g} over the last {last}{deployed}"
 
 
 def _times(groups: Sequence[Group], several: bool) -> str:
-    header = ["kind", "learned", "median episodes to learn", "by seed"]
+    header = ["group", "learned", "median episodes to learn", "by seed"]
     header += ["median episodes to solve", "by seed", "mean return at the end"]
     tried = any(run.deployed is not None for group in groups for run in group.counted)
     header += ["deployed, last evaluation"] if tried else []
@@ -226,13 +226,13 @@ def _deployed(runs: Sequence[Run]) -> str:
 
 
 def _from_to(counts: Sequence[int], noun: str) -> str:
-    """5 episodes; or 5 to 10 episodes, where they differ."""
+    """Format a range of counts: "5 episodes" or "5 to 10 episodes"."""
     low, high = min(counts), max(counts)
     return _many(high, noun) if low == high else f"{low:,} to {_many(high, noun)}"
 
 
 def _median(times: Iterable[int | None]) -> float:
-    """Infinite where half or more never did."""
+    """Compute the median; infinite if half or more are None."""
     return float(np.median([math.inf if when is None else when for when in times]))
 
 
@@ -259,7 +259,7 @@ def _by_seed(times: Sequence[tuple[Run, int | None]]) -> str:
 
 
 def _settings(groups: Sequence[Group], several: bool) -> str:
-    """Those that differ, then all."""
+    """Create the tables of hyperparameters: those that differ, then all."""
     names = list(dict.fromkeys(name for group in groups for name in group.first.config["settings"]))
 
     def row(name: str) -> list[str]:
@@ -270,22 +270,22 @@ def _settings(groups: Sequence[Group], several: bool) -> str:
         return _table(["setting", *heads], [[f"<code>{_text(name)}</code>", *map(_text, row(name))] for name in chosen])
 
     presets = _table(
-        ["kind", "preset", "changed from it"],
+        ["group", "preset", "changed settings"],
         [[_text(_head(g, several)), _text(g.first.config["preset"]), _changed(g)] for g in groups],
     )
     differing = [name for name in names if len(set(row(name))) > 1]
     words = table(differing) if differing else "<p>No hyperparameter differs between the runs.</p>"
     everything = f"<details><summary>All {len(names)} hyperparameters</summary>{table(names)}</details>"
-    return f"{presets}<h3>What differs</h3>{words}{everything}"
+    return f"{presets}<h3>Differences</h3>{words}{everything}"
 
 
 def _changed(group: Group) -> str:
     changes = group.first.changes.items()
-    return ", ".join(f"<code>{_text(f'{name}={word(value)}')}</code>" for name, value in changes) or "nothing"
+    return ", ".join(f"<code>{_text(f'{name}={word(value)}')}</code>" for name, value in changes) or "none"
 
 
 def _runs(groups: Sequence[Group]) -> str:
-    """Each run: where it lies, how far it is, and how to repeat it; folded up where there are many."""
+    """Create the list of runs with their folders, progress and commands; collapsed if there are many."""
     shown = " open" if sum(len(group.runs) for group in groups) <= UNFOLDED else ""
     parts = []
     for group in groups:
@@ -310,10 +310,10 @@ def _run(run: Run, counted: bool) -> str:
 
 
 def _asked(run: Run) -> str:
-    """How much of it there is to be."""
+    """Format the requested length of a run."""
     for name in ("episodes", "steps"):
         if isinstance(run.config.get(name), int):
-            return _text(f": {run.config[name]:,} {name} asked for")
+            return _text(f": {run.config[name]:,} {name} requested")
     return ""
 
 
@@ -326,11 +326,11 @@ def _versions(runs: Sequence[Run]) -> str:
     return _text(f"Run by {_listed(each)}; this page was written by priorax {__version__}.")
 
 
-# -- how it is written
+# -- HTML
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """`header` is plain text, cells are HTML."""
+    """Create a table; `header` is plain text, cells are HTML."""
     heads = "".join(f'<th scope="col">{_text(head)}</th>' for head in header)
     lines = (
         "".join(f"<td>{cell}</td>" if i else f'<th scope="row">{cell}</th>' for i, cell in enumerate(row))
@@ -351,7 +351,7 @@ def _head(group: Group, with_task: bool) -> str:
 
 
 def _text(value: Any) -> str:
-    """As text in HTML, whatever it is."""
+    """Escape a value for HTML."""
     return html.escape(str(value).encode("utf-8", "replace").decode())
 
 
@@ -364,7 +364,7 @@ def _plain(middle: float) -> str:
 
 
 def _listed(words: Iterable[str], most: int = 4) -> str:
-    """a, b and c."""
+    """Join words: "a, b and c"."""
     each = list(words)
     if len(each) > most:
         each = [*each[: most - 1], f"{len(each) - most + 1} others"]

@@ -21,9 +21,9 @@ LABELS = {
     "bsr": ("Ensemble with l2, no priors (BSR)", "l2, no priors"),
     "bs": ("Bootstrap, no priors (BS)", "no priors"),
     "ensemble": ("Ensemble, no priors", "no priors"),
-    "eps_greedy": ("One network that dithers (ε-greedy DQN)", "ε-greedy"),
-    "c51": ("Distribution of returns (C51)", "C51"),
-    "qr": ("Distribution of returns (QR)", "QR"),
+    "eps_greedy": ("ε-greedy DQN", "ε-greedy"),
+    "c51": ("Distributional RL (C51)", "C51"),
+    "qr": ("Distributional RL (QR)", "QR"),
 }
 """Long and short label of each agent."""
 MOST_AGENTS = 2
@@ -44,12 +44,12 @@ def write_viewer(recordings: Sequence[Exploration], path: Path | str) -> Path:
         raise ValueError(f"recordings has {len(recordings)} runs, and a page shows 1 or {MOST_AGENTS}; pass fewer")
     sizes = {recording.size for recording in recordings}
     if len(sizes) > 1:
-        raise ValueError(f"recordings have sizes {sorted(sizes)}, which must be equal; record both with one size")
+        raise ValueError(f"recordings have sizes {sorted(sizes)}, which must be equal; record both with the same size")
     size = sizes.pop()
     data = {"size": size, "agents": [_agent(recording) for recording in recordings]}
     runs = [f"{run.agent}, preset {run.preset}, seed {run.seed}, {len(run.found)} episodes" for run in recordings]
     filled = {
-        "title": "Why an agent needs a prior",
+        "title": "Why exploration needs a prior",
         "size": str(size),
         "paths": f"one path in {2**size:,}",
         "runs": html.escape("; ".join(runs)),
@@ -121,7 +121,7 @@ def _moment(moment: EpisodeFrame) -> dict[str, Any]:
 
 
 def _packed(numbers: np.ndarray) -> dict[str, Any]:
-    """A byte each, between the lowest and the highest of them: an error of at most 1/510 of the range."""
+    """Quantise numbers to bytes between their minimum and maximum; the error is at most 1/510 of the range."""
     low, high = float(numbers.min()), float(numbers.max())
     steps = np.round((numbers.ravel() - low) * (255 / (high - low) if high > low else 0.0)).astype(np.uint8)
     return {"low": low, "high": high, "bytes": base64.b64encode(steps.tobytes()).decode()}

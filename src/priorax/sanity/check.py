@@ -4,12 +4,12 @@ from typing import NamedTuple
 
 
 class Check(NamedTuple):
-    """One statement of the paper, measured."""
+    """Numerical check of one claim of the paper."""
 
     lemma: str
     """The lemma."""
     claim: str
-    """What is measured."""
+    """The claim."""
     measured: float
     """The measured value."""
     theory: str

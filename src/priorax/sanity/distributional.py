@@ -14,7 +14,7 @@ EPSILONS = (0.1, 0.25, 0.4)
 
 
 def lemma_5() -> Iterator[Check]:
-    """Compare the regret with its exact value under full information: action 1 pays Ber(1/2), action 2 pays 1 -
+    """Compare the regret with its exact value under full information: action 1 has reward Ber(1/2), action 2 has 1 -
     epsilon.
 
     Yields:
@@ -34,7 +34,7 @@ def regret(epsilon: float) -> tuple[float, float]:
     """Return the regrets of acting on exact return distributions in a C51 head.
 
     Args:
-        epsilon: Action 2 pays 1 - epsilon.
+        epsilon: Action 2 has reward 1 - epsilon.
 
     Returns:
         The regret of sampling outcomes, and that of acting greedily on means.

@@ -62,8 +62,8 @@ def duplicate_ratio(name: str, **settings: Any) -> float:
 
 
 def appendix_c1() -> Iterator[Check]:
-    """Compare the closed form of the dropout optimum with a numerical one, over (d, p, lambda), with its mean and
-    spread.
+    """Compare the closed form of the dropout optimum, its mean and its spread with numerical values, over (d, p,
+    lambda).
 
     Yields:
         The checks.

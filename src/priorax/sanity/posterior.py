@@ -16,7 +16,7 @@ from priorax.priors import Linear
 from priorax.sanity.check import Check
 
 NUM_MEMBERS = 2000
-"""Number of members, that is of samples."""
+"""Number of members, each one sample."""
 STEPS = 1000
 SMALLEST_P = 1e-3
 """A correct sampler fails a row with this probability; seeds are fixed, so results do not vary."""

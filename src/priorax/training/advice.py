@@ -23,7 +23,7 @@ class Doubt(NamedTuple):
     """Remaining influence of the priors on the values of the actions taken: the slope of the regression of members'
     deviations in value on their deviations in prior. 1: as initially; 0: the data has replaced the priors."""
     explained: float
-    """Fraction of the variance between members that this regression explains."""
+    """Fraction of the variance between members that this regression explains (R²)."""
     differ: float
     """Standard deviation over members of the value of the greedy action."""
     kept: float
@@ -57,13 +57,13 @@ def _measure(owner: Belief, belief: BeliefState, obs: Any, action: Any) -> tuple
     q, p = (part[:, rows, action] for part in (values, prior))
     q, p = q - q.mean(axis=0), p - p.mean(axis=0)
     both, own, whole = jnp.sum(q * p), jnp.sum(p * p), jnp.sum(q * q)
-    fresh = owner.init(jax.random.key(0), jax.tree.map(lambda leaf: leaf[0], obs))  # as good as what it began with
+    fresh = owner.init(jax.random.key(0), jax.tree.map(lambda leaf: leaf[0], obs))  # a new initial state
     now, then = (_hopes(part) for part in (values, _members(owner, fresh, obs)))
     return both / (own + 1e-12), both**2 / (own * whole + 1e-12), now, now / (then + 1e-12)
 
 
 def _members(owner: Belief, belief: BeliefState, obs: Any) -> Array:
-    """Values of all members, whatever is drawn of them."""
+    """Compute the values of all members."""
     return values_of(owner.head, owner.forward(belief, jax.random.key(0), obs, shared=True))
 
 
@@ -105,8 +105,8 @@ class Adviser:
         if found.left > 0.5 and found.explained > 0.5:
             return self._once(
                 "large",
-                f"after {updates:,} updates {found.left:.0%} of it is left in the values of actions taken",
-                "a third",
+                f"after {updates:,} updates {found.left:.0%} of the prior remains in the values of actions taken",
+                "a third of this value",
             )
         if new or learned:
             return None
@@ -114,21 +114,21 @@ class Adviser:
         seen = f"no new states are found ({cells:,} so far) and returns do not improve"
         if found.differ > 3 * size:
             why = f"greedy values differ by {found.differ:.2g} between members, returns are about {size:.2g}"
-            return self._once("large", f"{why}, {seen}", "a third")
+            return self._once("large", f"{why}, {seen}", "a third of this value")
         if found.kept < 0.1 and found.differ < size / 10:
             why = f"members differ by only {found.kept:.0%} of the initial amount"
-            return self._once("small", f"{why}, {seen}", "three times")
+            return self._once("small", f"{why}, {seen}", "three times this value")
         return None
 
     def _once(self, kind: str, why: str, remedy: str) -> str | None:
         if kind in self.said:
             return None
         self.said.add(kind)
-        return f"prior_scale={self.prior_scale:g} looks too {kind}: {why}; try {remedy} that"
+        return f"prior_scale={self.prior_scale:g} looks too {kind}: {why}; try {remedy}"
 
 
 def better(returns: list[float]) -> bool:
-    """Check whether the last twenty returns are better than the first, by more than half of their standard deviation.
+    """Check whether the mean of the last 20 returns exceeds that of the first 20 by half their standard deviation.
 
     Args:
         returns: Returns of episodes, in order.

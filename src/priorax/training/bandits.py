@@ -1,4 +1,4 @@
-"""Bandit runs in bulk: a scan over steps, vmapped over seeds, each with a bandit of its own."""
+"""Regret of bandit algorithms: a scan over steps, vmapped over seeds, with a separate bandit for each seed."""
 
 from collections.abc import Callable
 from typing import Any
@@ -52,7 +52,8 @@ def compiled_regret(bandit: Bandit, sampler: Sampler, steps: int) -> Callable[[P
     positive_int("steps", steps)
     if sampler.steps is not None and steps > sampler.steps:
         raise ValueError(
-            f"steps={steps} exceeds the steps={sampler.steps} that the sampler can learn from; make it for more steps"
+            f"steps={steps} exceeds the capacity of the sampler ({sampler.steps} steps); create the sampler with "
+            f"steps={steps}, or pass at most {sampler.steps}"
         )
     env: Any = bandit
 

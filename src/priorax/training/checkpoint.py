@@ -1,4 +1,4 @@
-"""Atomic checkpoints in a folder, for every backend: a run that is killed at any moment keeps its last one.
+"""Atomic checkpoints in a folder, for every backend: the last checkpoint survives if the process is killed.
 
     state-<step>.safetensors            everything except replay
     replay-<first>-<end>.safetensors    insertions into replay in [first, end): each file is written once
@@ -45,7 +45,7 @@ class Checkpoints:
         self.last = self._newest()
 
     def save(self, snapshot: Snapshot, episodes: int, rows_bytes: int) -> None:
-        """Write what is new since the last checkpoint, then commit.
+        """Write the state and the insertions into replay since the last checkpoint, then the commit.
 
         Args:
             snapshot: State of the run.
@@ -114,9 +114,9 @@ class Checkpoints:
         newer: list[Path] = []
         for path in sorted(self.folder.glob("commit-*.json"), key=_step, reverse=True):
             if newer and self._whole(path, serves):
-                return f"delete {', '.join(map(str, newer))} to go on from step {_step(path)}"
+                return f"delete {', '.join(map(str, newer))} to continue from step {_step(path)}"
             newer.append(path)
-        return "no older checkpoint is whole: start the run again with --overwrite"
+        return "no older checkpoint is intact: start the run again with --overwrite"
 
     def _whole(self, path: Path, serves: Callable[[Commit], bool]) -> bool:
         """Check that a commit and all files that it names are intact, and that it satisfies the condition."""
@@ -162,7 +162,7 @@ class Checkpoints:
                 continue
             kept += 1
             named |= {commit.state, *map(_replay, commit.segments)}
-        for path in [*self.folder.glob("*.safetensors"), *self.folder.glob(".*")]:  # the latter: of a killed write
+        for path in [*self.folder.glob("*.safetensors"), *self.folder.glob(".*")]:  # .*: left by an interrupted write
             if path.name not in named:
                 path.unlink()
 

@@ -10,7 +10,7 @@ import numpy as np
 from priorax.envs.host.atari import Atari, cells
 
 STEPS = 8
-"""Cells of a continuous component between zero and its bound."""
+"""Number of cells per continuous component between zero and its bound."""
 EXACT = 100_000
 """Number of distinct cells that are counted exactly; beyond it the count is approximate."""
 REGISTER_BITS = 14
@@ -82,12 +82,12 @@ class Distinct:
         digests = b"".join(hashlib.blake2b(each, digest_size=8).digest() for each in found)
         numbers = np.frombuffer(digests, np.uint64)
         rest = numbers >> np.uint64(REGISTER_BITS)
-        rank = 65 - REGISTER_BITS - np.frexp(rest.astype(np.float64))[1]  # rounding errs by one in 2^53
+        rank = 65 - REGISTER_BITS - np.frexp(rest.astype(np.float64))[1]  # float64 is exact up to 2^53
         np.maximum.at(self._registers, (numbers % 2**REGISTER_BITS).astype(int), rank.astype(np.uint8))
 
 
 class Cells:
-    """Number of distinct cells visited in a world. Beyond `EXACT` cells the count is approximate."""
+    """Number of distinct cells visited in an environment. Beyond `EXACT` cells the count is approximate."""
 
     def __init__(self, world: Any) -> None:
         self.distinct, self._cells = Distinct(), measure(world)

@@ -79,7 +79,7 @@ class Scores:
         """
         self.folder = folder
         self.last: float | None = None
-        """The mean of the last one."""
+        """Mean return of the last evaluation."""
         self._events: Any = None
         if folder is None:
             return
@@ -117,7 +117,7 @@ class Scores:
         self.last = float(np.mean(returns))
         if self.folder is None:
             return
-        if self._events is None:  # made from the rows, from the beginning
+        if self._events is None:  # rewritten from the rows of the file
             folder = self.folder / "tensorboard" / "deployed"
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)

@@ -261,7 +261,10 @@ class Explorer:
         name = arguments.pop("env")
         if env is None:
             if name.startswith("object:"):
-                raise ValueError(f"{str(path)!r} was learned in an object ({name}); pass env=, like the one it was")
+                raise ValueError(
+                    f"the run in {str(path)!r} was trained in an environment object ({name}), which is not saved; pass "
+                    "an equal environment as env"
+                )
             env = name
         changes = arguments.pop("changes")
         explorer = cls(env, **arguments, **changes)
@@ -271,7 +274,10 @@ class Explorer:
         _refuse_another(path, interface_in(config, path), explorer.interface)
         lanes = explorer.settings.lanes
         if lanes != changes["lanes"]:
-            raise ValueError(f"env has {lanes} lanes, and must have {changes['lanes']} as when {str(path)!r} was saved")
+            raise ValueError(
+                f"env has {lanes} lanes, but the run in {str(path)!r} has {changes['lanes']}; pass an environment with "
+                f"{changes['lanes']} lanes"
+            )
         state = restored(path, trainer.backend.agent, explorer.interface)
         checkpoints = Checkpoints(path / "checkpoint")
         assert checkpoints.last is not None
@@ -311,6 +317,6 @@ def _refuse_another(path: Path, was: Interface, now: Interface) -> None:
     ):
         if before != after:
             raise ValueError(
-                f"env has {what} {after}, and the run in {str(path)!r} was learned with {before}; pass the environment "
-                "it was learned in"
+                f"env has {what} {after}, but the run in {str(path)!r} was trained with {before}; pass the environment "
+                "that it was trained in"
             )

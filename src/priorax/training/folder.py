@@ -2,7 +2,7 @@
 
 run.json          the arguments of the run, and the version that wrote it
 episodes.csv      one row per episode
-tensorboard/      the same as events
+tensorboard/      the same data as TensorBoard events
 evaluations.csv   evaluations of the deployed policy, if requested
 checkpoint/       see checkpoint.py
 result.json       the result, once the run is finished
@@ -122,7 +122,7 @@ class RunFolder:
             if wanted is not None and wanted < has:
                 raise ValueError(
                     f"{name}={wanted} is less than the {has} {name} of the run in {str(self.path)!r}; pass at least "
-                    f"{has} to go on with it, or start another run"
+                    f"{has} to continue it, or start another run"
                 )
         with self._disk():
             self._begin()
@@ -188,12 +188,12 @@ class RunFolder:
             return file.tell()
 
     def _write_events(self, new: Sequence[Any]) -> None:
-        if self.events is None:  # events are made from rows: after a resume, from the beginning
+        if self.events is None:  # after a resume, all events are rewritten from the rows
             folder = self.path / "tensorboard"
             folder.mkdir(exist_ok=True)
-            for old in folder.glob("events*"):  # evaluations have their own, in a folder of it
+            for old in folder.glob("events*"):  # not those of evaluations, in a subfolder
                 old.unlink()
-            # not SummaryWriter: its thread dies of a full disk, and its queue then waits for ever
+            # not SummaryWriter: on a full disk its thread dies and its queue blocks forever
             self.events = EventsWriter(str(folder / "events"))
         for row in new:
             event = Event(wall_time=time.time(), step=row.episode)
@@ -204,14 +204,14 @@ class RunFolder:
 
     @contextlib.contextmanager
     def _disk(self) -> Iterator[None]:
-        """Explain errors of a full disk: only what is newer than the last checkpoint is lost."""
+        """Add the remedy to write errors: only data newer than the last checkpoint is lost."""
         try:
             yield
         except OSError as error:
             last = self.checkpoints.last if hasattr(self, "checkpoints") else None
-            kept = f"the checkpoint of step {last.step} is still there" if last else "nothing was saved yet"
+            kept = f"the checkpoint of step {last.step} is intact" if last else "no checkpoint was written yet"
             raise OSError(
-                f"cannot write to {self.path} ({error.strerror or error}); {kept}; make room, then pass --resume"
+                f"cannot write to {self.path} ({error.strerror or error}); {kept}; free disk space, then pass --resume"
             ) from error
 
 
@@ -232,14 +232,14 @@ def locked(path: Path) -> FileLock:
         lock.acquire(timeout=0)
     except Timeout:
         raise ValueError(
-            f"the run in {str(path)!r} is in use by another process; wait until that ends, or choose another folder"
+            f"the run in {str(path)!r} is in use by another process; wait until it exits, or choose another folder"
         ) from None
     return lock
 
 
 @contextlib.contextmanager
 def replaced(path: Path) -> Iterator[Path]:
-    """Provide a temporary folder for a run that then replaces the run at `path` atomically; other files there are kept.
+    """Provide a temporary folder for a run that then replaces the run at `path` atomically; other files remain.
 
     Args:
         path: The folder to replace.
@@ -251,7 +251,7 @@ def replaced(path: Path) -> Iterator[Path]:
         ValueError: If `path` contains files but no run.
     """
     if path.exists() and not (path / "run.json").is_file() and any(each.name != LOCK for each in path.iterdir()):
-        raise ValueError(f"{str(path)!r} holds something else than a run; choose another folder")
+        raise ValueError(f"{str(path)!r} contains files that are not a run; choose another folder")
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh, old = (path.with_name(f".{path.name}.{word}") for word in ("new", "old"))
     if old.exists() and not path.exists():  # killed between the two moves below
@@ -280,11 +280,12 @@ def _agreed(path: Path, found: dict[str, Any], requested: dict[str, Any], force:
     """Get the contents of run.json for a resumed run; settings must agree, the version may differ with `force`."""
     if found.get("format") != requested["format"]:
         raise BadFile(
-            f"the run in {str(path)!r} has files of format {found.get('format')}, this priorax ({__version__}) reads "
-            f"{requested['format']}; go on with priorax {found.get('version')}, or start the run again with --overwrite"
+            f"the run in {str(path)!r} has file format {found.get('format')}, but priorax {__version__} reads format "
+            f"{requested['format']}; resume with priorax {found.get('version')}, or start the run again with "
+            "--overwrite"
         )
     old, new = _flat(found), _flat(requested)
-    if force:  # settings that the old version did not have yet are as it behaved
+    if force:  # settings new since the old version have defaults that keep its behaviour
         old = {**{name: new[name] for name in new if name not in old}, **old, "version": new["version"]}
     both = dict.fromkeys([*old, *new])
     differing = {name for name in both if name not in old or name not in new or old[name] != new[name]}
@@ -294,8 +295,8 @@ def _agreed(path: Path, found: dict[str, Any], requested: dict[str, Any], force:
         return requested if found["version"] == requested["version"] else {**requested, "earlier_versions": versions}
     if "version" in differing and differing <= {"version", *(new.keys() - old.keys())}:
         raise ValueError(
-            f"the run in {str(path)!r} is of another version of priorax: {'; '.join(words)}; its files can be read, "
-            "but what follows may differ from what would have followed then; pass --force to go on"
+            f"the run in {str(path)!r} was written by another version of priorax: {'; '.join(words)}; the file format "
+            "is the same, but results may differ from those of the old version; pass --force to resume"
         )
     raise ValueError(
         f"the run in {str(path)!r} had another configuration: {'; '.join(words)}; "
@@ -314,8 +315,8 @@ def _make_room(path: Path, overwrite: bool) -> None:
     left = [name for name in FILES if (path / name).exists()]
     if left and not overwrite:
         whole = "a run" if "run.json" in left else f"parts of a run ({', '.join(left)})"
-        resume = "pass --resume to go on or " if "run.json" in left else "pass "
-        raise ValueError(f"out={str(path)!r} already holds {whole}; {resume}--overwrite to replace it")
+        resume = "pass --resume to continue it or " if "run.json" in left else "pass "
+        raise ValueError(f"out={str(path)!r} already contains {whole}; {resume}--overwrite to replace it")
     for name in left:
         try:
             if (path / name).is_dir():
@@ -324,6 +325,6 @@ def _make_room(path: Path, overwrite: bool) -> None:
                 (path / name).unlink()
         except OSError as error:
             raise OSError(
-                f"cannot remove {path / name} of the old run ({error.strerror or error}); remove it by hand, or choose "
-                "another --out"
+                f"cannot remove {path / name} of the old run ({error.strerror or error}); remove it manually, or "
+                "choose another --out"
             ) from error

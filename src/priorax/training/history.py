@@ -103,10 +103,10 @@ class History(Sequence[Row], Generic[Row]):
             return NotImplemented
         return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
 
-    __hash__ = None  # type: ignore[assignment] # it changes, as a list does; mypy knows no other way to say so
+    __hash__ = None  # type: ignore[assignment] # mutable, hence not hashable
 
     def __repr__(self) -> str:
-        return f"History of {len(self)} rows, the last {self[-1] if len(self) else None}"
+        return f"History of {len(self)} rows, last row: {self[-1] if len(self) else None}"
 
     def __reduce__(self) -> Any:
         return History, (self.kind, list(self), self.kept)

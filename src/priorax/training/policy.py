@@ -58,7 +58,7 @@ class Policy:
             ValueError: If an observation has the wrong shape, or there is no such member.
         """
         batch, single = self.interface.batch(obs)
-        if self.interface.bound is not None:  # continuous actions: there is no list of them to choose from
+        if self.interface.bound is not None:  # continuous actions
             one_of("deploy", deploy, ("mean",))
             actions = np.asarray(_exploited(self.agent, self._deployed, batch))
             return actions[0] if single else actions
@@ -116,7 +116,7 @@ def load(path: Path | str, **own: Any) -> Any:
     if not path.is_dir():
         return storage.load(path, **own)
     if not (path / "run.json").is_file():
-        raise ValueError(f"{str(path)!r} holds no run (there is no run.json in it); pass the folder of one")
+        raise ValueError(f"{str(path)!r} contains no run (no run.json); pass the folder of a run")
     config = read_config(path)
     interface = interface_in(config, path)
     agent = _rebuilt(config, interface, path)
@@ -140,8 +140,8 @@ def interface_in(config: Mapping[str, Any], path: Path) -> Interface:
         return Interface.from_json(config["interface"])
     except (KeyError, TypeError) as error:
         raise BadFile(
-            f"{path / 'run.json'} does not say what the environment looks like ({error!r}): it is damaged, or of an "
-            "older version; use the release that wrote it"
+            f"{path / 'run.json'} does not describe observations and actions ({error!r}): it is damaged, or was "
+            "written by an older version; load it with that version"
         ) from None
 
 
@@ -151,9 +151,11 @@ def _rebuilt(config: Mapping[str, Any], interface: Interface, path: Path) -> Age
         spec = agent_spec(config["agent"])
         chosen = from_json(spec.settings, config["settings"])
     except (KeyError, TypeError, ValueError) as error:
-        raise BadFile(f"{path / 'run.json'} asks for what this version does not know ({error})") from None
+        raise BadFile(
+            f"{path / 'run.json'} has a value unknown to this version ({error}); load it with the version that wrote it"
+        ) from None
     values = None
-    if chosen.wants_optimal_values:  # draws around them are in the checkpoint
+    if chosen.wants_optimal_values:  # placeholder: the checkpoint contains the values drawn
         values = np.zeros((interface.num_states or 1, interface.num_actions))
     return build(spec, chosen, interface, values)
 
@@ -174,13 +176,13 @@ def restored(path: Path, agent: Agent, interface: Interface) -> Any:
     """
     checkpoints = Checkpoints(path / "checkpoint")
     if checkpoints.last is None:
-        raise ValueError(f"{str(path)!r} has no checkpoint yet; let the run go on for a while")
+        raise ValueError(f"{str(path)!r} has no checkpoint yet; wait until the run has written one")
     sight = interface.sight
     obs = jax.ShapeDtypeStruct(sight.frame_shape, np.dtype(sight.dtype))
     shape = jax.eval_shape(functools.partial(agent.init, jax.random.key(0)), obs)
     with checkpoints.explained():
         arrays = checkpoints.state()
-        inside = "state.agent."  # where a scan has it, beside the environment
+        inside = "state.agent."  # prefix in checkpoints of the scan backend
         if any(name.startswith(inside) for name in arrays):
             arrays = {f"state.{name.removeprefix(inside)}": array for name, array in arrays.items()}
         return restore_tree(shape, arrays)

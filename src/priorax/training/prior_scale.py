@@ -26,7 +26,7 @@ class Proposal(NamedTuple):
     returns: float
     """Root mean square of discounted returns-to-go, over all time steps."""
     smallest: float
-    """Lower bound of the assumed size of returns, whether seen or not."""
+    """Lower bound of the assumed magnitude of returns."""
     spread: float
     """Standard deviation of the priors over members at scale 1, at the observations seen."""
     steps: int
@@ -45,11 +45,11 @@ class Proposal(NamedTuple):
             Rows of the table.
         """
         return [
-            ("what", "seen"),
-            ("random actions", f"{self.steps:,}, {self.episodes:,} episodes ended"),
-            ("their returns", f"{self.worst:g} to {self.best:g}" if self.episodes else "none ended"),
-            ("discounted returns to come", f"{self.returns:.3g} (root mean square)"),
-            ("worth looking for", f"{self.smallest:g}, seen or not"),
+            ("quantity", "value"),
+            ("random actions", f"{self.steps:,} ({self.episodes:,} episodes finished)"),
+            ("episode returns", f"{self.worst:g} to {self.best:g}" if self.episodes else "no episode finished"),
+            ("discounted returns-to-go", f"{self.returns:.3g} (root mean square)"),
+            ("assumed minimum", f"{self.smallest:g}"),
             ("priors at scale 1", f"{self.spread:.3g} (standard deviation over members)"),
             ("proposed prior_scale", f"{self.scale:.3g}"),
         ]
@@ -65,11 +65,10 @@ def propose(
 ) -> Proposal:
     """Propose a prior scale from the returns of random actions.
 
-    The standard deviation of the priors over members becomes half of the size of returns, so that some member is as
-    optimistic as that; in DeepSea this is the scale that was found best. A prior must be able to outweigh data: with a
-    much smaller scale members would agree after the first data; with a much larger one all data would be spent on
-    unlearning it. With sparse rewards random actions see almost none, so the size of returns is taken as at least
-    `smallest`.
+    The proposed scale makes the standard deviation of the priors over members half the root-mean-square return, so that
+    some member is about as optimistic as the best return; in DeepSea this scale performed best. With a much smaller
+    scale members agree after the first data; with a much larger one most data is spent on unlearning the prior. With
+    sparse rewards random actions see almost none, so the magnitude of returns is taken as at least `smallest`.
 
     Args:
         agent: Name or spec of the agent.
@@ -77,7 +76,7 @@ def propose(
         world: The environments.
         seed: Seed of the random actions and of the priors.
         steps: Number of random actions, over all lanes.
-        smallest: Lower bound of the assumed size of returns.
+        smallest: Lower bound of the assumed magnitude of returns.
 
     Returns:
         The proposal.
@@ -88,7 +87,7 @@ def propose(
     positive_int("steps", steps)
     belief = _belief(agent, chosen, world)
     seen, rewards, ended = _probe(world, seed, steps)
-    acted = np.concatenate([np.ones_like(ended[:1]), ~ended[:-1]])  # the step after an end only begins anew
+    acted = np.concatenate([np.ones_like(ended[:1]), ~ended[:-1]])  # the step after an end only resets
     learned_from = np.clip(rewards, -1, 1) if chosen.clip_rewards else rewards
     returns = to_come(learned_from, ended, chosen.discount)[acted]
     size = float(np.sqrt(np.mean(returns**2)))
@@ -118,7 +117,7 @@ def without_auto(changes: Mapping[str, Any]) -> dict[str, Any]:
         The changes, without "auto".
 
     Raises:
-        ValueError: If prior_scale is another word.
+        ValueError: If prior_scale is any other string.
     """
     scale = changes.get("prior_scale")
     if isinstance(scale, str) and scale != "auto":
@@ -192,10 +191,10 @@ def _belief(agent: str | AgentSpec, chosen: Settings, world: VectorWorld) -> Bel
     one: dict[str, Any] = {"prior_scale": 1.0} if hasattr(chosen, "prior_scale") else {}
     belief = getattr(build_for(agent, dataclasses.replace(chosen, **one), world), "belief", None)
     if not one or belief is None or not belief.has_prior:
-        raise ValueError("a prior's scale needs an ensemble with prior functions, and this agent has none; use 'bsp'")
+        raise ValueError("a prior scale needs an ensemble with prior functions, and this agent has none; use 'bsp'")
     if not belief.head.in_reward_units:
         head = getattr(chosen, "head", type(belief.head).__name__)
-        raise ValueError(f"head={head!r} has priors on logits, not on returns; choose prior_scale by hand")
+        raise ValueError(f"head={head!r} has priors on logits, not on returns; pass a number as prior_scale")
     return belief
 
 

@@ -18,14 +18,13 @@ class Ended(NamedTuple):
     total_return: float
     """Undiscounted return of the unclipped rewards."""
     length: int
-    """Number of environment steps in a scan, of actions on the host: they differ where actions are held."""
+    """Length: environment steps in a scan, actions on the host; they differ if actions are repeated (`hold`)."""
     loss: float | None = None
     """Loss of the last update, averaged over members; None before the first."""
     bad: bool | None = None
-    """Whether the episode was certainly suboptimal, if the environment tells (DeepSea: it left the diagonal by choice).
-    """
+    """Whether the episode was certainly suboptimal, if the environment reports it (DeepSea: it left the diagonal)."""
     solved: bool | None = None
-    """Whether the greedy policy of the mean was optimal at that time, if the environment knows its optimal path."""
+    """Whether the greedy policy of the ensemble mean was optimal at that time, if the environment reports it."""
 
 
 class Episode(NamedTuple):
@@ -40,7 +39,7 @@ class Episode(NamedTuple):
     total_return: float
     """Undiscounted return of the unclipped rewards."""
     length: int
-    """Number of environment steps in a scan, of actions on the host: they differ where actions are held."""
+    """Length: environment steps in a scan, actions on the host; they differ if actions are repeated (`hold`)."""
     loss: float | None
     """Loss of the last update, averaged over members; None before the first."""
     cells: int | None
@@ -48,7 +47,7 @@ class Episode(NamedTuple):
     bad: bool | None
     """Whether the episode was certainly suboptimal."""
     solved: bool | None
-    """Whether the greedy policy of the mean was optimal at that time."""
+    """Whether the greedy policy of the ensemble mean was optimal at that time."""
     average_regret: float | None
     """Average regret per episode so far, as in the paper: the fraction of bad episodes."""
 
@@ -100,9 +99,9 @@ class Progress(NamedTuple):
     mean_return: float | None
     """Mean return of the last 100 episodes."""
     average_regret: float | None
-    """Average regret per episode so far, if the environment tells."""
+    """Average regret per episode so far, if the environment reports regret."""
     learned: int | None
-    """Episode at which the run counts as learned, if the environment tells regret."""
+    """Episode at which the run counts as learned, if the environment reports regret."""
     steps_per_second: float
     """Number of actions per second."""
     updates: int
@@ -147,13 +146,13 @@ class Result(NamedTuple):
     updates: int
     """Number of updates."""
     steps_per_second: float
-    """Number of actions per second in this process, without compilation if the run was long enough to tell."""
+    """Number of actions per second in this process; compilation is excluded if there was more than one round."""
     tells_regret: bool
-    """Whether the environment tells regret."""
+    """Whether the environment reports regret."""
     episodes_to_learn: int | None
-    """The paper's measure: the first episode at which average regret is below 0.9, if the environment tells regret."""
+    """The paper's measure: the first episode at which average regret is below 0.9, if the environment reports it."""
     episodes_to_solve: int | None
-    """First episode from which the greedy policy of the ensemble's mean remains optimal."""
+    """First episode from which the greedy policy of the ensemble mean remains optimal."""
     evaluation: float | None
     """Mean return of the last evaluation."""
     cluster: Cluster | None
@@ -189,14 +188,14 @@ class Inserted(NamedTuple):
 
 
 class ReplayFacts(NamedTuple):
-    """What replay holds."""
+    """Statistics of the replay buffer."""
 
     size: int
-    """Transitions that can be drawn."""
+    """Number of transitions that can be sampled."""
     owned: np.ndarray
-    """[stream]: how many of them each stream owns."""
+    """Number of them that each bootstrap stream owns, [stream]."""
     priorities: np.ndarray
-    """[transition]: what each is drawn in proportion to."""
+    """Sampling priorities, [transition]."""
 
 
 class Snapshot(NamedTuple):
@@ -207,7 +206,7 @@ class Snapshot(NamedTuple):
     state: Arrays
     """Everything except replay."""
     replay: Inserted | None = None
-    """Replay; None if it is not saved but filled again."""
+    """Replay; None if it is not saved but refilled on resume."""
 
 
 def mean_of_last(rows: Sequence[Episode], count: int = 100) -> float | None:
@@ -243,7 +242,7 @@ def episodes_to_learn(episodes: Iterable[Episode], below: float = 0.9, after: in
 
 
 def episodes_to_solve(episodes: Sequence[Episode]) -> int | None:
-    """Find the first episode from which the greedy policy of the mean remains optimal.
+    """Find the first episode from which the greedy policy of the ensemble mean remains optimal.
 
     Args:
         episodes: Episodes of a run.

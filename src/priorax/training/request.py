@@ -70,11 +70,11 @@ def resumed(
         raise BadFile(f"{path / 'run.json'} is damaged ({error!r}); start the run again with --overwrite") from None
     except ValueError as error:
         raise BadFile(
-            f"{path / 'run.json'} asks for what is not known here ({error}); go on with the version of priorax, or the "
-            "plug-in, that wrote it, or start the run again with --overwrite"
+            f"{path / 'run.json'} has an unknown value ({error}); resume with the version of priorax, or the plug-in, "
+            "that wrote it, or start the run again with --overwrite"
         ) from None
     if given.keys() & {"episodes", "steps"}:
-        arguments |= dict.fromkeys(arguments.keys() & {"episodes", "steps"})  # the new length, not also the old one
+        arguments |= dict.fromkeys(arguments.keys() & {"episodes", "steps"})  # the new length replaces the old
     if any(arguments[name] != given[name] for name in ("agent", "preset") if name in given):
-        return {**arguments, **given, "changes": changes}  # other settings altogether: `train` says which
+        return {**arguments, **given, "changes": changes}  # `train` reports the differing settings
     return {**arguments, **given, "changes": {**stored, **changes}}

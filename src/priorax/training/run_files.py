@@ -58,7 +58,7 @@ def read_config(path: Path) -> dict[str, Any]:
         BadFile: If the file is damaged.
     """
     if not (path / "run.json").is_file():
-        raise ValueError(f"{str(path)!r} holds no run to resume; start one with --out {path}")
+        raise ValueError(f"{str(path)!r} contains no run to resume; start one with --out {path}")
     try:
         found = json.loads((path / "run.json").read_text())
     except ValueError as error:
@@ -87,7 +87,7 @@ def read_episodes(path: Path, until: int | None = None, finished: int | None = N
     try:
         content = file.read_bytes()[:until]
         if until is not None and len(content) < until:
-            raise BadFile(f"{file} was cut short: it has {len(content)} bytes, its checkpoint {until}")
+            raise BadFile(f"{file} is truncated: it has {len(content)} bytes, the checkpoint expects {until}")
         rows = [_episode(row) for row in csv.DictReader(io.StringIO(content.decode(), newline=""))]
     except BadFile:
         raise
@@ -97,9 +97,9 @@ def read_episodes(path: Path, until: int | None = None, finished: int | None = N
         raise BadFile(f"{file} is damaged ({error!r})") from None
     for number, row in enumerate(rows, start=1):
         if row.episode != number:
-            raise BadFile(f"{file} is damaged: its row {number} is episode {row.episode}")
+            raise BadFile(f"{file} is damaged: row {number} has the episode number {row.episode}")
     if finished is not None and len(rows) != finished:
-        raise BadFile(f"{file} has {len(rows)} episodes, its checkpoint {finished}: it was changed since")
+        raise BadFile(f"{file} was modified: it has {len(rows)} episodes, the checkpoint expects {finished}")
     return rows
 
 

@@ -119,7 +119,7 @@ def set_up(
     if where == "scan":
         return _in_scan(agent, env, names, preset, changes)
     if where == "ray":
-        from priorax.training.backends.ray import on_ray  # late: it needs Ray
+        from priorax.training.backends.ray import on_ray  # imported late: optional dependency
 
         return on_ray(agent, env, names, preset, changes, workers or Workers())
     return _on_host(agent, env, names, preset, changes)
@@ -145,9 +145,12 @@ def choose_backend(env: World, backend: str | None = None, workers: Workers | No
     usual = "ray" if workers is not None else "host" if on_host else "scan"
     found = one_of("backend", backend or usual, BACKENDS)
     if found == "scan" and not compiled:
-        raise ValueError(f"backend='scan' needs a compiled environment, and env={env!r} is none; use backend='host'")
+        raise ValueError(f"backend='scan' needs a compiled environment, but env={env!r} is not; use backend='host'")
     if found == "ray" and not isinstance(env, str):
-        raise ValueError(f"backend='ray' makes environments in other processes, by name; env={env!r} is an object")
+        raise ValueError(
+            f"backend='ray' needs the name of an environment, to create it in other processes; env={env!r} is an "
+            "object: register it under a name, or use backend='host'"
+        )
     if found != "ray" and workers is not None:
         raise ValueError(f"workers={workers} are for backend='ray', not {backend!r}; leave them out")
     return found
@@ -208,7 +211,7 @@ def _in_scan(
 ) -> Setup:
     size, seed = names["size"], names["seed"]
     preset = preset or preset_for(env if isinstance(env, str) else type(env).__name__)
-    chosen = chosen_settings(agent, preset, {"lanes": 1, **changes})  # presets are for the host too
+    chosen = chosen_settings(agent, preset, {"lanes": 1, **changes})  # presets may have more lanes, for the host
     if isinstance(agent, str | AgentSpec):
         probed = lambda: as_world(env, 4, size=size, seed=seed, hold=chosen.hold).world  # noqa: E731
         chosen = with_proposal(agent, chosen, changes, probed, seed)

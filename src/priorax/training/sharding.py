@@ -31,17 +31,17 @@ def spread_members(agent: QLearner, state: AgentState, devices: Any = None) -> A
     devices = jax.devices() if devices is None else devices
     belief = agent.belief
     if belief.num_members is None:
-        raise ValueError(f"belief={type(belief).__name__} has no members to spread over devices; use an ensemble")
+        raise ValueError(f"belief={type(belief).__name__} has no members to shard over devices; use an ensemble")
     if belief.num_members % len(devices):
         raise ValueError(
-            f"num_members={belief.num_members} do not divide over {len(devices)} devices; "
+            f"num_members={belief.num_members} is not a multiple of the number of devices, {len(devices)}; "
             f"use a multiple of {len(devices)}, or fewer devices"
         )
     mesh = Mesh(np.asarray(devices), ("member",))
     apart, everywhere = NamedSharding(mesh, PartitionSpec("member")), NamedSharding(mesh, PartitionSpec())
 
     learned = (state.belief, state.target)
-    members = GetAttrKey("members")  # of a belief whose members share something else
+    members = GetAttrKey("members")  # beliefs with both members and shared parameters
     named = any(members in path for path, _ in jax.tree_util.tree_leaves_with_path(learned))
 
     def place(path: Any, leaf: Any) -> Any:

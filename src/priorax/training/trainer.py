@@ -41,7 +41,7 @@ REPORT_SECONDS = 0.5
 """Seconds between reports of progress."""
 
 Probe = Callable[[Backend], dict[str, float]]
-"""Function called between rounds, which measures something of a run."""
+"""Function from the backend to measurements, called between rounds."""
 
 
 class Until(NamedTuple):
@@ -89,15 +89,15 @@ class Trainer:
         """
         self.setup, self.backend, self.until = setup, setup.backend, until or Until()
         self.learned: int | None = None
-        """The first episode at which the run counts as learned, where the environment tells regret."""
+        """First episode at which the run counts as learned, if the environment reports regret."""
         self.history: History[Episode] = History(Episode)
-        """Episodes that ended, all of them; in memory are the newest 10,000 to 20,000."""
+        """All finished episodes; the newest 10,000 to 20,000 are in memory."""
         self.bad = 0
         self.adviser = Adviser(getattr(setup.settings, "prior_scale", 1.0))
         self.rng = np.random.default_rng([setup.seed, 2])
-        """For what is deployed; exploring has its own."""
+        """Random numbers of the deployed policy; exploration has its own."""
         self._policy: tuple[Any, Policy] | None = None
-        """The last one asked for, and the state that it was taken from."""
+        """Cached policy, and the state that it was created from."""
 
     def advance(self, evaluations: Evaluations | None = None, *, advise: bool = True) -> Round:
         """Continue the run for some steps; a backend stops at its last episode, if it can.
@@ -120,7 +120,7 @@ class Trainer:
 
         new: list[Episode] = []
         ended = self.backend.advance(min((each for each in limits if each is not None), default=None), last)
-        new += [rows.add(each, self.backend.cells) for each in ended[len(new) :]]  # of a backend that did not ask
+        new += [rows.add(each, self.backend.cells) for each in ended[len(new) :]]  # backends may not have called `last`
         self.bad += sum(bool(row.bad) for row in new)
         self.history.extend(new)
         self.learned = self.learned or self._first_learned(new)
@@ -132,7 +132,7 @@ class Trainer:
 
     @property
     def over(self) -> bool:
-        """Whether the run is as long as it is to be."""
+        """Whether the run has finished."""
         until = self.until
         enough = until.episodes is not None and len(self.history) >= until.episodes
         enough = enough or (until.steps is not None and self.steps >= until.steps)
@@ -165,7 +165,7 @@ class Trainer:
         """A copy of the policy learned so far; it needs no environment and does not change with further training."""
         if self.backend.interface is None:
             return None
-        if self._policy is None or self._policy[0] is not self.backend.state:  # a planner plans once for each
+        if self._policy is None or self._policy[0] is not self.backend.state:  # planning is cached per policy
             state = self.backend.state
             self._policy = state, Policy(self.backend.agent, state, self.backend.interface, self.rng)
         return self._policy[1]
@@ -190,18 +190,18 @@ class Trainer:
         self.learned = self._first_learned(rows)
 
     def _first_learned(self, rows: Sequence[Episode]) -> int | None:
-        """The first of these episodes at which the run counts as learned."""
+        """Find the first of these episodes at which the run counts as learned."""
         return episodes_to_learn(rows, self.until.below, self.until.after) if self.backend.tells_regret else None
 
     def _ends_with(self, row: Episode) -> bool:
-        """Whether the run is over with this episode."""
+        """Check whether the run ends with this episode."""
         until = self.until
         enough = until.episodes is not None and row.episode >= until.episodes
         enough = enough or (until.steps is not None and row.step >= until.steps)
         return enough or (until.learned and self._first_learned([row]) is not None)
 
     def _advice(self) -> str | None:
-        """On the scale of the prior, by transitions of replay."""
+        """Check the prior scale at transitions sampled from replay."""
         found = self.backend.recent(ROWS)
         belief = getattr(self.backend.agent, "belief", None)
         if found is None or belief is None:
@@ -209,7 +209,7 @@ class Trainer:
         returns = [row.total_return for row in self.history.ends()]
         if self.backend.tells_regret:
             good = self.learned is not None
-        else:  # clipped rewards: returns do not say what values should be
+        else:  # with clipped rewards returns are not comparable to values
             good = self.setup.settings.clip_rewards or better(returns)
         doubt = measure(belief, self.backend.state.belief, *found)
         return self.adviser.look(doubt, self.backend.updates, self.backend.variety, returns, good)
@@ -305,8 +305,8 @@ def train(
             episodes, steps = (DEFAULT_EPISODES, None) if setup.backend.name == "scan" else (None, DEFAULT_STEPS)
         if stop_when_learned and not setup.backend.tells_regret:
             raise ValueError(
-                f"stop_when_learned=True needs an environment that tells regret in a compiled scan, such as deep_sea; "
-                f"{setup.names['env']} on the backend {setup.backend.name!r} does not: leave it out"
+                f"stop_when_learned=True needs an environment that reports regret on the backend 'scan', such as "
+                f"deep_sea; env={setup.names['env']!r} on the backend {setup.backend.name!r} does not: leave it out"
             )
         until = Until(episodes, steps, stop_when_learned, learned_below, learned_after, stop)
         trainer = Trainer(setup, until)

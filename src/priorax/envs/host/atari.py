@@ -15,8 +15,7 @@ class Atari:
 
     A frame is grey, 84 x 84: the maximum of the last two of four screens, for which an action is repeated. An
     observation is a stack of four frames, padded with black ones at the start of an episode. An episode is a whole
-    game: a lost life is reported (`VectorStep.life_lost`) but ends nothing. Rewards are not clipped; that is the
-        learner's task.
+    game: a lost life is reported (`VectorStep.life_lost`) but does not end it. Rewards are not clipped here.
 
     Actions are the game's minimal action set. Apart from the initial no-ops none is taken automatically: as in Mnih et
     al., games that wait for the fire button (Breakout) wait until the agent presses it. (In Montezuma's Revenge,
@@ -28,7 +27,7 @@ class Atari:
         game: Name of the game, such as "MontezumaRevenge" or "montezuma_revenge".
         num_envs: Number of copies.
         sticky: Probability of repeating the previous action instead (0.25 in Machado et al., 2018).
-        noop_max: Most no-op screens at the start of an episode; the number is random.
+        noop_max: Maximum number of no-op screens at the start of an episode; the number is random.
         max_frames: Screens after which a game is truncated, not counting the no-ops; 108,000 are half an hour.
         num_threads: Number of threads; 0 uses one per core.
 
@@ -57,7 +56,7 @@ class Atari:
             from ale_py import roms
             from ale_py.vector_env import AtariVectorEnv
         except ImportError as error:
-            raise ValueError(f'{error}; install what it needs with: pip install "priorax[atari]"') from None
+            raise ValueError(f'{error}; install it with: pip install "priorax[atari]"') from None
         self.game = rom_name(game, roms.get_all_rom_ids())
         self.num_envs = positive_int("num_envs", num_envs)
         if non_negative("sticky", sticky) >= 1:
@@ -73,7 +72,7 @@ class Atari:
             num_threads=num_threads,
             max_num_frames_per_episode=positive_int("max_frames", max_frames),
             repeat_action_probability=float(sticky),
-            noop_max=noop_max + 1,  # it draws below this number
+            noop_max=noop_max + 1,  # exclusive upper bound
             reward_clipping=False,
             episodic_life=False,
             use_fire_reset=False,
@@ -110,7 +109,7 @@ class Atari:
         if self._lives is None:
             raise ValueError(NOT_RESET)
         obs, reward, terminated, truncated, info = env.step(chosen)
-        lost = (info["lives"] < self._lives) & ~terminated & ~self._over  # a new game may have fewer than the last had
+        lost = (info["lives"] < self._lives) & ~terminated & ~self._over  # a new game may start with fewer lives
         self._lives, self._over = info["lives"], terminated | truncated
         return VectorStep(obs, reward.astype(np.float32), terminated, truncated, lost)
 
@@ -118,13 +117,13 @@ class Atari:
         """Stop the threads."""
         if self._env is not None:
             self._env.close()
-            del self._env.ale  # whose threads live as long as it does
+            del self._env.ale  # stops its threads
         self._env = None
 
     def _open(self) -> Any:
         if self._env is None:
             raise ValueError(
-                f"this game of {self.game} is closed; make another with Atari({self.game!r}, {self.num_envs})"
+                f"this Atari environment is closed; create another with Atari({self.game!r}, {self.num_envs})"
             )
         return self._env
 
@@ -148,7 +147,7 @@ def rom_name(game: str, known: list[str]) -> str:
         return plain[plain_name]
     near = difflib.get_close_matches(plain_name, plain, n=3, cutoff=0.0)
     names = ", ".join(repr(plain[name]) for name in near)
-    raise ValueError(f"game={game!r} is none of the {len(known)} known games; did you mean one of {names}?")
+    raise ValueError(f"game={game!r} is not one of the {len(known)} known games; did you mean one of {names}?")
 
 
 def cells(
@@ -175,7 +174,7 @@ def cells(
 
 
 def _shares(parts: int, length: int) -> np.ndarray:
-    """[parts, length]: how much of each pixel lies in each part, in units of 1/parts; a part's sum is `length`."""
+    """Compute the fraction of each pixel in each part, [parts, length], in units of 1/parts; rows sum to `length`."""
     part, pixel = np.arange(parts)[:, None], np.arange(length)
     end = np.minimum((part + 1) * length, (pixel + 1) * parts)
     begin = np.maximum(part * length, pixel * parts)

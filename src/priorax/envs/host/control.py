@@ -12,11 +12,11 @@ import numpy as np
 from priorax.envs.jax.cartpole import CartpoleState, CartpoleSwingup
 
 try:
-    os.environ.setdefault("MUJOCO_GL", "egl")  # pictures without a display; read when dm_control is imported
+    os.environ.setdefault("MUJOCO_GL", "egl")  # headless rendering; read when dm_control is imported
     import gymnasium
     from dm_control import suite
 except ImportError as error:
-    raise ImportError(f"{error}; install what it needs with: pip install 'priorax[control]'") from None
+    raise ImportError(f"{error}; install it with: pip install 'priorax[control]'") from None
 
 
 class ControlCartpole(gymnasium.Env[np.ndarray, Any]):
@@ -91,9 +91,9 @@ class ControlCartpole(gymnasium.Env[np.ndarray, Any]):
         """
         try:
             return self.physics.render(240, 320, camera_id=0)
-        except Exception as error:  # whatever the graphics library says
+        except Exception as error:  # graphics libraries raise various errors
             raise OSError(
-                f"MuJoCo cannot draw here ({error}); install EGL, or OSMesa and set MUJOCO_GL=osmesa"
+                f"MuJoCo cannot render on this machine ({error}); install EGL, or OSMesa and set MUJOCO_GL=osmesa"
             ) from error
 
     def state(self) -> np.ndarray:

@@ -17,7 +17,7 @@ from priorax.envs.jax.bsuite_cartpole import BsuiteCartpole
 ONE_HOT = ("deep_sea", "deep_sea_stochastic")
 """bsuite experiments with one-hot observations."""
 INPUT_SCALE = {"cartpole_swingup": BsuiteCartpole().input_scale}
-"""Input scales of bsuite experiments that declare no bounds, from our port of the same task."""
+"""Input scales of bsuite experiments that declare no bounds, from the compiled version of the same task."""
 
 
 class DmEnvWorld:
@@ -30,14 +30,14 @@ class DmEnvWorld:
     An episode that ends is terminated if its last discount is 0, else truncated. A discount of 0 before the end counts
     as a lost life; other discounts are ignored.
 
-    Environments of `dm_env` cannot be seeded after they are made: `reset(seed)` starts new episodes regardless of the
+    Environments of `dm_env` cannot be seeded after their creation: `reset(seed)` starts new episodes regardless of the
     seed, unless `make` is given (as by `bsuite_world`).
 
     Args:
         envs: The environments, one per lane.
         one_hot: Whether observations are one-hot arrays, to be converted to state indices; an array of zeros becomes 0.
         hold: Steps for which each action is repeated (frame skip); rewards are summed.
-        make: Makes environments like `envs` from a seed, which replace them at `reset(seed)`.
+        make: Creates environments like `envs` from a seed, which replace them at `reset(seed)`.
 
     Raises:
         ValueError: If there are no environments, one occurs twice, or their specs differ or are not supported.
@@ -66,7 +66,7 @@ class DmEnvWorld:
         self.num_states: int | None = None
         """Number of states, if observations are state indices."""
         self.input_scale: tuple[float, ...] = ()
-        """Factors that bring each number of an observation to about one; empty if its bounds are unknown."""
+        """Factors that scale each component of an observation to about one; empty if its bounds are unknown."""
         self.frame_shape: tuple[int, ...] = ()
         self.frame_dtype: np.dtype = np.dtype(np.int32)
         shape, channels_last = tuple(sees.shape), False
@@ -80,7 +80,7 @@ class DmEnvWorld:
         self._over: np.ndarray | None = None
 
     def _see_arrays(self, sees: Any, bounded: bool) -> bool:
-        """Settle what frames are; whether their channels are last."""
+        """Set shape and type of frames; return whether channels are last."""
         self.frame_dtype, channels_last = np.dtype(np.float32), False
         rows = len(sees.shape) == 2 and sees.shape[0] == 1
         self.frame_shape = tuple(sees.shape[1:] if rows else sees.shape or (1,))
@@ -98,7 +98,7 @@ class DmEnvWorld:
         """Start a new episode in every environment.
 
         Args:
-            seed: Random seed; used only if the environments can be made from one.
+            seed: Random seed; used only if the environments can be created from a seed.
 
         Returns:
             The first observations.
@@ -140,7 +140,7 @@ class DmEnvWorld:
         self._over = None
 
     def _held(self, env: Any, action: Any) -> tuple[float, bool, Any]:
-        """What was paid, whether a discount was 0, and the last that was seen."""
+        """Repeat an action; get the sum of rewards, whether a discount was 0, and the last time step."""
         reward, stopped = 0.0, False
         for _ in range(self.hold):
             moment = env.step(action)
@@ -152,15 +152,15 @@ class DmEnvWorld:
 
 
 def _checked_specs(specs: Any, envs: Sequence[Any]) -> tuple[Any, Any]:
-    """What all of them do and see, or a ValueError that says why these cannot be lanes of one world."""
+    """Get the common action and observation specs; raise if environments differ or are not supported."""
     if not envs or len({id(env) for env in envs}) < len(envs):
-        raise ValueError(f"envs={envs!r} must hold at least one environment, each only once; make one for each lane")
+        raise ValueError(f"envs={envs!r} must be distinct environments, at least one; create one for each lane")
     acts, sees, pays = envs[0].action_spec(), envs[0].observation_spec(), envs[0].reward_spec()
     for env in envs[1:]:
         if (env.action_spec(), env.observation_spec()) != (acts, sees):
             raise ValueError(
-                f"envs differ, and must have the same specs: {acts} and {env.action_spec()}, {sees} and "
-                f"{env.observation_spec()}; make them alike"
+                f"envs differ in their specs, which must be equal: {acts} and {env.action_spec()}, {sees} and "
+                f"{env.observation_spec()}; pass copies of one environment"
             )
     if not isinstance(acts, specs.BoundedArray) or acts.shape or not np.issubdtype(acts.dtype, np.integer):
         raise ValueError(
@@ -182,13 +182,13 @@ def _checked_specs(specs: Any, envs: Sequence[Any]) -> tuple[Any, Any]:
 
 
 def bsuite_world(bsuite_id: str, results: Path | str | None = None, *, lanes: int = 1, hold: int = 1) -> DmEnvWorld:
-    """Make a vector of one of bsuite's environments.
+    """Create a vector of one of bsuite's environments.
 
     DeepSea's N x N one-hot observations are converted to state indices; the final observation is all zero and becomes
     0, which is harmless since nothing follows it.
 
     The settings of a bsuite id fix the task (its mask, its scale), and `reset(seed)` does not change it. Other random
-    numbers follow from the seed of `reset`; where the id fixes their seed too, lane i uses that seed plus i.
+    numbers derive from the seed of `reset`; if the id fixes their seed too, lane i uses that seed plus i.
 
     Args:
         bsuite_id: The id, such as `deep_sea/3`.
@@ -205,7 +205,7 @@ def bsuite_world(bsuite_id: str, results: Path | str | None = None, *, lanes: in
     experiment = checked_bsuite_id(bsuite_id)
     positive_int("lanes", lanes)
     if results is not None and lanes > 1:
-        raise ValueError(f"lanes={lanes} must be 1 where results are recorded; bsuite counts the episodes of one")
+        raise ValueError(f"lanes={lanes} must be 1 if results are logged: bsuite logs one environment; pass lanes=1")
 
     def make(seed: int) -> list[Any]:
         envs = [_loaded(bsuite_id, experiment, first_seed(seed), lane) for lane in range(lanes)]
@@ -251,7 +251,7 @@ def bsuite_experiments() -> dict[str, int]:
 def _loaded(bsuite_id: str, experiment: str, seed: int, lane: int) -> Any:
     loading = imported("bsuite.bsuite")
     settings = dict(imported("bsuite.sweep").SETTINGS[bsuite_id])
-    if experiment == "deep_sea_stochastic":  # its loader takes no seed
+    if experiment == "deep_sea_stochastic":  # bsuite's loader has no seed argument
         env = loading.load("deep_sea", {**settings, "deterministic": False, "seed": seed + lane})
         env.bsuite_num_episodes = imported("bsuite.sweep").EPISODES[bsuite_id]
         return env
@@ -263,8 +263,8 @@ def _loaded(bsuite_id: str, experiment: str, seed: int, lane: int) -> Any:
         return loading.load(experiment, settings)
     except OSError as error:
         raise ValueError(
-            f"bsuite_id={bsuite_id!r} cannot be loaded: {error}; bsuite downloads its pictures into /tmp/mnist, put "
-            "them there or choose another experiment"
+            f"bsuite_id={bsuite_id!r} cannot be loaded: {error}; bsuite downloads MNIST to /tmp/mnist: put the files "
+            "there, or choose another experiment"
         ) from None
 
 
@@ -283,4 +283,4 @@ def imported(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise ValueError(f'{error}; install what it needs with: pip install "priorax[bsuite]"') from None
+        raise ValueError(f'{error}; install it with: pip install "priorax[bsuite]"') from None

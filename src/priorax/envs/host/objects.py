@@ -1,4 +1,4 @@
-"""Lanes from environment objects of Gymnasium and dm_env, or from functions that make them."""
+"""Vectors of environments from objects of Gymnasium and dm_env, or from functions that create them."""
 
 import sys
 from collections.abc import Callable
@@ -9,13 +9,13 @@ from priorax.envs.host.vector import GymnasiumWorld, VectorWorld
 
 
 def as_lanes(env: Any) -> VectorWorld | None:
-    """An environment object as it is: one lane, or a vector's own number of lanes.
+    """Adapt an environment object: a single environment is one lane, a vector has its own number of lanes.
 
     Args:
-        env: An environment of Gymnasium or dm_env, a vector of Gymnasium's, or a `VectorWorld`.
+        env: An environment of Gymnasium or dm_env, a Gymnasium vector environment, or a `VectorWorld`.
 
     Returns:
-        The lanes; None where it is no such object.
+        The vector; None if it is not such an object.
     """
     if isinstance(env, VectorWorld):
         return env
@@ -27,15 +27,18 @@ def as_lanes(env: Any) -> VectorWorld | None:
 
 
 def lanes_of(make: Callable[[], Any], lanes: int) -> VectorWorld:
-    """So many lanes, each with an environment of its own.
+    """Create a vector of environments from a function that creates one.
 
     Args:
-        make: Makes an environment of Gymnasium or dm_env; or a vector of them or a `VectorWorld`, which has its own
+        make: Creates an environment of Gymnasium or dm_env; or a vector of them or a `VectorWorld`, which has its own
             number of lanes.
-        lanes: How many.
+        lanes: Number of environments.
+
+    Returns:
+        The vector.
 
     Raises:
-        ValueError: If it makes something else.
+        ValueError: If the function returns anything else.
     """
     first = make()
     if _is(first, "dm_env", "Environment"):
@@ -44,7 +47,9 @@ def lanes_of(make: Callable[[], Any], lanes: int) -> VectorWorld:
         return _gymnasium([lambda: first, *[make] * (lanes - 1)])
     found = as_lanes(first)
     if found is None:
-        raise ValueError(f"env is a function that gives {first!r}; let it give an environment of Gymnasium or dm_env")
+        raise ValueError(
+            f"env is a function that returns {first!r}; it must return an environment of Gymnasium or dm_env"
+        )
     return found
 
 
@@ -55,6 +60,6 @@ def _gymnasium(makers: list[Callable[[], Any]]) -> VectorWorld:
 
 
 def _is(thing: Any, module: str, name: str) -> bool:
-    """Whether it is one of that class, whose package need not be installed."""
+    """Check for an instance of a class whose package may not be installed."""
     kind = getattr(sys.modules.get(module), name, None)
     return kind is not None and isinstance(thing, kind)

@@ -28,7 +28,7 @@ class VectorStep(NamedTuple):
     terminated: Bool[np.ndarray, " num_envs"]
     """Whether the episode reached a terminal state."""
     truncated: Bool[np.ndarray, " num_envs"]
-    """Whether the episode was cut short, for example by a time limit."""
+    """Whether the episode was truncated, for example by a time limit."""
     life_lost: Bool[np.ndarray, " num_envs"]
     """Whether a life was lost though the game continues; False in games without lives."""
 
@@ -78,22 +78,21 @@ class VectorWorld(Protocol):
 
 
 class _Progress(NamedTuple):
-    """Where one compiled environment is."""
+    """Progress of one compiled environment."""
 
     state: PyTree
-    """Its own; at an episode's end, that of the next one's start."""
+    """State of the environment; after the end of an episode, the initial state of the next one."""
     first: Array
-    """What is seen in that state."""
+    """Observation of that state."""
     over: Array
-    """Whether an episode has just ended, so that the next step is the start of another."""
+    """Whether an episode has just ended, so that the next step starts another."""
 
 
 class CompiledWorld:
     """`num_envs` copies of a compiled environment, with the same parameters and different random numbers.
 
-    Environment i resets with the key `fold_in(fold_in(key(seed), i), 0)`, and takes its t-th step, from 1, with t in
-    place of
-    0: an environment depends neither on the others nor on their number.
+    Environment i resets with the key `fold_in(fold_in(key(seed), i), 0)`, and takes step t = 1, 2, ... with t in place
+    of 0, so that it does not depend on the others or their number.
 
     Args:
         env: The environment.
@@ -112,7 +111,7 @@ class CompiledWorld:
 
         if action_bound(env) is not None:
             raise ValueError(
-                f"env={env!r} has continuous actions, and agents on the host need discrete ones; use the agent d4pg in "
+                f"env={env!r} has continuous actions, but agents on the host need discrete ones; use the agent d4pg in "
                 "a compiled environment (priorax.train('d4pg', ...)), or an environment with discrete actions"
             )
         self.env = env
@@ -210,19 +209,19 @@ class GymnasiumWorld:
             from gymnasium import spaces
             from gymnasium.vector import AutoresetMode, VectorEnv
         except ImportError as error:
-            raise ValueError(f'{error}; install what it needs with: pip install "priorax[gymnasium]"') from None
+            raise ValueError(f'{error}; install it with: pip install "priorax[gymnasium]"') from None
         if not isinstance(env, VectorEnv):
-            raise ValueError(f"env={env!r} must be a vector environment; make one with gymnasium.make_vec")
+            raise ValueError(f"env={env!r} must be a vector environment; create one with gymnasium.make_vec")
         mode = env.metadata.get("autoreset_mode")
         if mode != AutoresetMode.NEXT_STEP:
             raise ValueError(
-                f"env has autoreset_mode={mode}, and must have AutoresetMode.NEXT_STEP; pass "
+                f"env has autoreset_mode={mode}, but must have AutoresetMode.NEXT_STEP; pass "
                 "vector_kwargs={'autoreset_mode': AutoresetMode.NEXT_STEP} to gymnasium.make_vec"
             )
         acts, sees = env.single_action_space, typing.cast(Any, env.single_observation_space)
         if not isinstance(acts, spaces.Discrete):
             raise ValueError(
-                f"env has the action space {acts}, and must have a Discrete one; choose a few of its actions and wrap "
+                f"env has the action space {acts}, but must have a Discrete one; choose a few of its actions and wrap "
                 "it: gymnasium.wrappers.TransformAction(env, lambda i: ACTIONS[i], "
                 "gymnasium.spaces.Discrete(len(ACTIONS))). The agent for continuous actions, d4pg, runs in compiled "
                 "environments only, such as gymnax:Pendulum-v1"
@@ -239,7 +238,7 @@ class GymnasiumWorld:
         self.num_states: int | None = None
         """Number of states, if observations are state indices."""
         self.input_scale: tuple[float, ...] = ()
-        """Factors that bring each number of an observation to about one; empty if its bounds are unknown."""
+        """Factors that scale each component of an observation to about one; empty if its bounds are unknown."""
         first_state, channels_last = 0, False
         shape: tuple[int, ...] = tuple(sees.shape or ())
         self.frame_shape = shape
@@ -250,11 +249,11 @@ class GymnasiumWorld:
         elif sees.dtype == np.uint8 and len(shape) in (2, 3):
             self.frame_dtype = np.dtype(np.uint8)
             self.frame_shape, channels_last = channels_first(shape)
-            if not is_picture(self.frame_shape, self.frame_dtype):  # codes, mostly far below the 255 of their bounds
+            if not is_picture(self.frame_shape, self.frame_dtype):  # small codes, such as MiniGrid's
                 self.input_scale = (1 / max(1, int(np.max(env.reset(seed=0)[0]))),)
         elif not np.issubdtype(sees.dtype, np.number) and sees.dtype != np.bool_:
             raise ValueError(
-                f"env has observations of type {sees.dtype}, which must be numbers; wrap it to convert them"
+                f"env has observations of type {sees.dtype}, which must be numeric; wrap it to convert them"
             )
         elif len(self.frame_shape) == 1:
             self.input_scale = scale_of_bounds(sees.low, sees.high)
@@ -337,7 +336,7 @@ def checked_actions(actions: np.ndarray, num_envs: int, num_actions: int) -> np.
     found = np.asarray(actions)
     if found.shape != (num_envs,) or not np.issubdtype(found.dtype, np.integer):
         raise ValueError(
-            f"actions has shape {found.shape} and type {found.dtype}, and must be {num_envs} whole numbers; "
+            f"actions has shape {found.shape} and type {found.dtype}, but must be {num_envs} integers; "
             "pass one per environment"
         )
     if found.min() < 0 or found.max() >= num_actions:
@@ -348,8 +347,7 @@ def checked_actions(actions: np.ndarray, num_envs: int, num_actions: int) -> np.
 def first_seed(seed: int) -> int:
     """Return the seed of the first of several environments that are seeded consecutively.
 
-    Seeds of different vectors are far apart: if it were `seed` itself, the second environment of seed 0 would equal
-    the first of seed 1.
+    Seeds of different vectors are far apart, so that the second environment of seed 0 differs from the first of seed 1.
 
     Args:
         seed: Seed of the vector.

@@ -21,7 +21,7 @@ from priorax.checks import non_negative, positive, positive_int
 
 @runtime_checkable
 class Bandit(Protocol):
-    """What a bandit adds to an environment."""
+    """Interface of a bandit, in addition to that of an environment."""
 
     @property
     def num_actions(self) -> int:
@@ -77,7 +77,7 @@ class Bandit(Protocol):
 
 
 class OneStep:
-    """The environment interface of a bandit: `reset` returns the arms, and `step` pays the reward and ends the
+    """The environment interface of a bandit: `reset` returns the arms, and `step` returns the reward and ends the
     episode.
     """
 
@@ -118,7 +118,7 @@ class OneStep:
             params: Parameters of the bandit.
 
         Returns:
-            As `Environment.step`; the info holds the expected regret.
+            As `Environment.step`; `info["regret"]` is the expected regret.
         """
         key_pay, key_reset = jax.random.split(key)
         means = self.means(params, state)
@@ -212,7 +212,7 @@ class LinearBandit(OneStep):
 
 @dataclass(frozen=True)
 class GaussianProcessBandit(OneStep):
-    """A contextual bandit: arm a pays f_a(context) + noise.
+    """A contextual bandit: the reward of arm a is f_a(context) + noise.
 
     f_a is drawn from a Gaussian process with a squared exponential kernel, approximated by random cosine features. The
     features of an arm are the context, uniform in [-1, 1]², and the arm's one-hot encoding.

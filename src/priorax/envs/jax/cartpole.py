@@ -164,7 +164,7 @@ class CartpoleSwingup:
 
 
 def _near(x: Float[Array, ""]) -> Float[Array, ""]:
-    """1 at zero, 0.1 at one: the bell of the control suite's `tolerance`."""
+    """Evaluate the bell curve of the control suite's `tolerance`: 1 at zero, 0.1 at one."""
     return 0.1 ** (x**2)
 
 
@@ -188,7 +188,7 @@ def advance(state: CartpoleState, u: Float[Array, ""]) -> CartpoleState:
 
 
 def _velocity(y: Float[Array, "4"], u: Float[Array, ""]) -> Float[Array, "4"]:
-    """The time derivative of (x, theta, x', theta')."""
+    """Compute the time derivative of (x, theta, x', theta')."""
     x, theta, x_dot, theta_dot = y
     a11, a12, a22 = CART + POLE, POLE * CENTRE * jnp.cos(theta), _ABOUT_HINGE
     push = GEAR * u - SLIDER_DAMPING * x_dot + POLE * CENTRE * jnp.sin(theta) * theta_dot**2
@@ -201,7 +201,7 @@ def _velocity(y: Float[Array, "4"], u: Float[Array, ""]) -> Float[Array, "4"]:
 
 
 def _rail_force(x: Array, x_dot: Array, x_acc: Array, mobility: Array) -> Float[Array, ""]:
-    """MuJoCo's soft constraint at the rail's ends: an impedance that grows with the depth, a spring and a damper."""
+    """Compute the force of MuJoCo's soft constraint at the rail's ends: impedance by depth, spring and damper."""
     depth = RAIL - jnp.abs(x)
     side = -jnp.sign(x)
     share = jnp.clip(-depth / 0.001, 0.0, 1.0)

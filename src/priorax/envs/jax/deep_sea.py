@@ -16,7 +16,7 @@ from priorax.checks import one_of, positive_int
 
 
 class Params(NamedTuple):
-    """What differs between environments of one size: the action that moves right in each cell (the paper's W)."""
+    """Parameters of DeepSea: the action that moves right in each cell (the paper's W)."""
 
     right: Int[Array, "row column"]
 

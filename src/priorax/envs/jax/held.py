@@ -26,7 +26,7 @@ class Held:
         positive_int("times", self.times)
 
     def __getattr__(self, name: str) -> Any:
-        if name == "env":  # while a copy is being made
+        if name == "env":  # not set yet while copying
             raise AttributeError(name)
         return getattr(self.env, name)
 

@@ -1,4 +1,4 @@
-"""DeepSea with image observations: known exploration, and frames like Atari's."""
+"""DeepSea with image observations of the size of Atari frames."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -76,7 +76,7 @@ class PixelDeepSea:
         Returns:
             The image.
         """
-        cell = jnp.arange(self.side) * self.size // self.side  # the row, or the column, that each pixel shows
+        cell = jnp.arange(self.side) * self.size // self.side  # row or column of the grid at each pixel
         here = (cell[:, None] == index // self.size) & (cell == index % self.size)
         return jnp.where(here, 255, 0).astype(jnp.uint8)
 

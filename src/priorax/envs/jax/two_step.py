@@ -1,4 +1,4 @@
-"""The smallest task with a choice and a bootstrap, on which every agent can be checked."""
+"""A minimal task with a choice and a bootstrap, on which every agent can be checked."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,13 +10,13 @@ from jaxtyping import Array, PRNGKeyArray
 
 @dataclass(frozen=True)
 class TwoStep:
-    """Two states. The first leads to the second whatever is done; there the second action pays 1, the first nothing.
+    """Two states. The first leads to the second for any action; there the second action has reward 1, the first 0.
 
     With gamma = 0.9 the optimal values are 0.9 in the first state, and 0 and 1 in the second.
     """
 
     continuous: bool = False
-    """Whether an action is a number in [-1, 1], of which the sign counts, and states are seen as one-hot vectors."""
+    """Whether actions are numbers in [-1, 1], of which only the sign matters, and observations one-hot vectors."""
 
     @property
     def num_actions(self) -> int:
@@ -39,7 +39,7 @@ class TwoStep:
         return None
 
     def observe(self, state: Array) -> Array:
-        """Return what is seen in a state.
+        """Return the observation of a state.
 
         Args:
             state: 0 or 1.
@@ -47,7 +47,7 @@ class TwoStep:
         return jax.nn.one_hot(state, 2) if self.continuous else state
 
     def reset(self, key: PRNGKeyArray, params: Any) -> tuple[Array, Array]:
-        """Begin in the first state.
+        """Start in the first state.
 
         Args:
             key: Unused.
@@ -59,12 +59,12 @@ class TwoStep:
     def step(
         self, key: PRNGKeyArray, state: Array, action: Any, params: Any
     ) -> tuple[Array, Array, Array, Array, Array, dict[str, Any]]:
-        """Go on to the second state, or end.
+        """Move to the second state, or end the episode.
 
         Args:
             key: Unused.
             state: 0 or 1.
-            action: 0 or 1, or a number whose sign counts.
+            action: 0 or 1, or a number of which only the sign matters.
             params: Unused.
         """
         right = action[0] > 0 if self.continuous else action == 1

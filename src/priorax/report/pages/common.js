@@ -1,5 +1,5 @@
 "use strict";
-// What both pages share: light or dark, and canvases that are sharp at any size.
+// Shared by the pages: light and dark colours, and canvases at device resolution.
 
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
 let printing = false;
@@ -26,7 +26,7 @@ function rgb(hex) {
 }
 
 function blend(colors, share) {
-  // A colour between the given ones, evenly spaced; share from 0 to 1.
+  // Interpolate between evenly spaced colours; share from 0 to 1.
   const place = Math.min(Math.max(share, 0), 1) * (colors.length - 1);
   const left = Math.min(Math.floor(place), colors.length - 2);
   const [a, b] = [rgb(colors[left]), rgb(colors[left + 1])];
@@ -34,7 +34,7 @@ function blend(colors, share) {
 }
 
 function pen(canvas, shape) {
-  // A fresh drawing surface in CSS pixels; `shape`: height over width, or a function of the width.
+  // Clear and resize a canvas, in CSS pixels; `shape`: height over width, or a function of the width.
   const width = canvas.clientWidth || 200;
   const height = Math.round(typeof shape === "function" ? shape(width) : width * shape);
   const times = Math.max(window.devicePixelRatio || 1, printing ? 2 : 1);

@@ -1,10 +1,10 @@
-// The page: points that can be moved, sliders, and a picture of what follows.
+// The page: draggable points, sliders and the plot.
 
 const by = (id) => document.getElementById(id);
 const RANGE = { x: [-3, 3], y: [-3, 3] };
 const XS = Array.from({ length: 241 }, (_, i) => RANGE.x[0] + (i * (RANGE.x[1] - RANGE.x[0])) / 240);
 const SETS = {
-  "zeros, then silence": Array.from({ length: 9 }, (_, i) => [-2.6 + 0.3 * i, 0]),
+  "zeros for x < 0": Array.from({ length: 9 }, (_, i) => [-2.6 + 0.3 * i, 0]),
   "two islands": [[-2.2, 0.9], [-1.9, 1.2], [-1.6, 0.8], [1.2, -0.8], [1.5, -1.1], [1.8, -0.5]],
   "a wave": Array.from({ length: 12 }, (_, i) => [-2.4 + 0.36 * i, 1.2 * Math.sin(1.9 * (-2.4 + 0.36 * i))]),
   "one point": [[0, 1]],
@@ -109,17 +109,17 @@ function draw() {
 }
 
 function verdict() {
-  // What the picture says, at the place that is farthest from data.
+  // Describe the uncertainty at the input farthest from data.
   const gap = (x) => Math.min(...state.points.map((point) => Math.abs(point.x - x)), Infinity);
   const far = XS.reduce((best, _, i) => (gap(XS[i]) > gap(XS[best]) ? i : best), 0);
-  const numbers = `at x = ${XS[far].toFixed(1).replace("-", "−")} the members differ by ±${shown.std[far].toFixed(2)}`;
+  const numbers = `at x = ${XS[far].toFixed(1).replace("-", "−")} the spread of members is ${shown.std[far].toFixed(2)}`;
   if (state.points.length === 0) {
-    if (state.bare) return "No data and no prior: every member is zero, and sure of it.";
-    return "No data: what you see is the prior.";
+    if (state.bare) return "No data and no prior: every member is zero.";
+    return "No data: members are equal to their priors.";
   }
-  if (state.members === 1) return "One member has nobody to disagree with: raise K to see doubt.";
-  if (state.bare) return `Without priors, far from all data, ${numbers}: they agree on what none of them has seen.`;
-  return `With priors, far from all data, ${numbers}: the ensemble knows that it does not know.`;
+  if (state.members === 1) return "A single member has no spread: raise K to see the uncertainty.";
+  if (state.bare) return `Without priors, far from all data, ${numbers}: the ensemble is overconfident.`;
+  return `With priors, far from all data, ${numbers}: the ensemble is uncertain there.`;
 }
 
 function update() {
@@ -135,13 +135,13 @@ function update() {
   by("remove").disabled = state.points.length === 0;
   by("verdict").textContent = verdict();
   const point = state.points[state.chosen];
-  const which = point ? `; point ${state.chosen + 1} chosen, x ${point.x.toFixed(2)}, y ${point.y.toFixed(2)}` : "";
+  const which = point ? `; point ${state.chosen + 1} selected, x ${point.x.toFixed(2)}, y ${point.y.toFixed(2)}` : "";
   by("plot").setAttribute("aria-label", `Regression with ${state.points.length} data points${which}. ${verdict()}`);
   draw();
 }
 
 for (const name of Object.keys(SETS)) by("sets").append(new Option(name, name));
-load("zeros, then silence");
+load("zeros for x < 0");
 listen();
 update();
 redrawWhenLooksChange(draw);

@@ -1,4 +1,4 @@
-// Fingers, mouse and keys.
+// Touch, mouse and keyboard input.
 
 function add(x, y) {
   state.points.push({ x, y, id: state.next++ });
@@ -23,13 +23,13 @@ function addInLargestGap() {
 function listen() {
   const plot = by("plot");
   let held = -1;
-  let wasDown = false; // on a point, so that the click that follows adds none
+  let wasDown = false; // pressed on a point: the following click must not add one
   let tapped = { time: -1e9, id: -1 };
   plot.addEventListener("pointerdown", (event) => {
     held = where(event).near;
     wasDown = held >= 0;
     if (held < 0) return;
-    if (event.pointerType === "touch") { // whose double-click is lost to dragging
+    if (event.pointerType === "touch") { // no double-click events while dragging
       const { id } = state.points[held];
       const twice = id === tapped.id && event.timeStamp - tapped.time < 350;
       tapped = { time: event.timeStamp, id };
@@ -57,7 +57,7 @@ function listen() {
   });
   plot.addEventListener("dblclick", (event) => remove(where(event).near));
   plot.addEventListener("touchstart", (event) => {
-    const touch = event.touches[0]; // a finger on a point drags it; elsewhere it scrolls the page
+    const touch = event.touches[0]; // touching a point drags it; elsewhere the page scrolls
     const over = where({ clientX: touch.clientX, clientY: touch.clientY, pointerType: "touch" }).near >= 0;
     if (over && event.touches.length === 1) event.preventDefault();
   }, { passive: false });

@@ -1,10 +1,10 @@
 // Lemma 3, exactly: linear-Gaussian regression on fixed features, by Cholesky.
 
-const LENGTH = 0.5; // of a wave's correlation, in units of x
-const WAVES = 40; // each a cosine and a sine
+const LENGTH = 0.5; // length scale, in units of x
+const WAVES = 40; // number of frequencies, each with a cosine and a sine
 
 function normalQuantile(p) {
-  // By bisection of the distribution function, itself by Simpson's rule: needed a few dozen times, at the start.
+  // Bisection of the distribution function, which is integrated by Simpson's rule; called a few dozen times.
   const density = (t) => Math.exp((-t * t) / 2) / Math.sqrt(2 * Math.PI);
   const below = (z) => {
     let sum = density(0) + density(z);
@@ -39,7 +39,7 @@ function dot(a, b) {
 }
 
 function generator(...seeds) {
-  // Uniform numbers from whole-number seeds: the same seeds, the same numbers.
+  // Deterministic uniform numbers from integer seeds.
   let state = 0x9e3779b9;
   for (const seed of seeds) {
     state = Math.imul(state ^ (seed + 0x7f4a7c15), 0x85ebca6b);
@@ -63,7 +63,7 @@ function normals(many, ...seeds) {
 }
 
 function cholesky(matrix, n) {
-  // Lower triangle, in place.
+  // Cholesky factor in the lower triangle, in place.
   for (let i = 0; i < n; i += 1) {
     for (let j = 0; j <= i; j += 1) {
       let sum = matrix[i * n + j];
@@ -93,7 +93,7 @@ function backward(lower, n, right) {
 }
 
 function posterior(points, scale, noise) {
-  // Precision of the weights, factored, and what solves against it.
+  // Factored precision of the weights, and solvers with it.
   const n = 2 * WAVES;
   const rows = points.map((point) => features(point.x));
   const precision = new Float64Array(n * n);
@@ -117,7 +117,7 @@ function posterior(points, scale, noise) {
 }
 
 function member(exact, points, k, settings) {
-  // Weights of member k's prior, and of the whole member. A point's noise belongs to it, wherever it is dragged.
+  // Weights of member k's prior, and of the whole member. The noise of a point does not change when it is dragged.
   const { scale, noise, seed, bare } = settings;
   const prior = normals(2 * WAVES, seed, k, 0).map((draw) => (bare ? 0 : scale * draw));
   const targets = points.map((point, i) =>
@@ -126,7 +126,7 @@ function member(exact, points, k, settings) {
 }
 
 function ensemble(points, settings, xs) {
-  // All that is drawn, at each x: members, their mean and standard deviation, and exact Bayes.
+  // Plotted values at each x: members, their mean and standard deviation, and exact Bayes.
   const exact = posterior(points, settings.scale, settings.noise);
   const at = xs.map(features);
   const drawn = Array.from({ length: settings.members }, (_, k) => member(exact, points, k, settings));

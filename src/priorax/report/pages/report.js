@@ -1,5 +1,5 @@
 "use strict";
-// Learning curves from the page's own data. Words from files only ever become text, never markup.
+// Learning curves from the data in the page. Text from files is inserted as text, never as markup.
 
 const tasks = JSON.parse(document.getElementById("data").textContent);
 const SVG = document.getElementById("ink").namespaceURI;
@@ -40,12 +40,12 @@ function short(value) {
 }
 
 function span() {
-  // Episodes that a point is the mean of.
+  // Number of episodes averaged per point.
   return Number(smooth.value);
 }
 
 function trailing(values, points) {
-  // The mean of the last so many points; of those that are there.
+  // Moving average over the last points; missing ones are skipped.
   if (points <= 1) return values;
   let sum = 0, count = 0;
   return values.map((value, i) => {
@@ -57,7 +57,7 @@ function trailing(values, points) {
 }
 
 function summarize(curve, episodes) {
-  // Mean, lowest and highest over seeds at each point.
+  // Mean, minimum and maximum over seeds at each point.
   const lines = curve.runs.map((run) => trailing(run.values, Math.max(1, Math.round(episodes / curve.each))));
   const length = Math.max(0, ...lines.map((line) => line.length));
   const points = [];
@@ -81,7 +81,7 @@ function ticks(low, high, most) {
 }
 
 function nearest(points, x) {
-  // The point at x, or none where the curve has ended well before.
+  // The point at x, or none if the curve ends well before.
   let best = null;
   for (const point of points) if (!best || Math.abs(point.x - x) < Math.abs(best.x - x)) best = point;
   return best;
@@ -105,7 +105,7 @@ function drawChart(chart, labels, hidden, figure) {
     svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     svg.setAttribute("height", height);
     if (!all.length) {
-      make("text", { x: width / 2, y: height / 2, "text-anchor": "middle" }, svg).textContent = "nothing to draw yet";
+      make("text", { x: width / 2, y: height / 2, "text-anchor": "middle" }, svg).textContent = "no data yet";
       return;
     }
     let low = Math.min(...all.map((p) => p.low)), high = Math.max(...all.map((p) => p.high));

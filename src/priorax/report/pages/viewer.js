@@ -1,4 +1,4 @@
-// The player: which moment is shown, and everything that follows from it.
+// The player: selects the frame and updates the page.
 
 function element(tag, parent, set = {}) {
   const made = Object.assign(document.createElement(tag), set);
@@ -10,7 +10,7 @@ function legend(parent, section) {
   const box = element("div", parent, { className: "legend" });
   if (section.kind === "dots") {
     box.innerHTML = '<span style="color:var(--red)">○ never seen</span><span style="color:var(--accent)">● seen</span>'
-      + `<span>┄ prior = belief</span><span>${section.unit}</span>`;
+      + `<span>┄ prior = value</span><span>${section.unit}</span>`;
     return;
   }
   const top = most[section.kind];
@@ -32,8 +32,8 @@ function build() {
     agent.caption.setAttribute("aria-live", "polite");
   }
   const first = element("section", by("sections"), { className: "wide" });
-  element("h2", first, { textContent: "How much of the sea has been seen?" });
-  const what = `Different cells seen by the end of each episode, of ${cells} that can be reached.`;
+  element("h2", first, { textContent: "Coverage" });
+  const what = `Distinct cells visited by the end of each episode, of ${cells} reachable ones.`;
   element("p", first, { textContent: what, className: "soft" });
   by.progress = element("canvas", first);
   by.progress.setAttribute("role", "img");
@@ -59,7 +59,7 @@ function build() {
 }
 
 function point(event, canvas, section, agent) {
-  // Say the number of the cell under the pointer.
+  // Show the value of the cell under the pointer.
   const box = canvas.getBoundingClientRect();
   const [row, column] = [event.clientY - box.top, event.clientX - box.left]
     .map((at) => Math.floor((at / box.width) * data.size));
@@ -75,7 +75,7 @@ let now = 0;
 let timer = null;
 
 function at(agent) {
-  // The agent's last kept moment up to the episode shown.
+  // The agent's last recorded frame up to the episode shown.
   return agent.moments.filter((m) => m.episode <= episodes[now]).pop() || agent.moments[0];
 }
 
@@ -89,7 +89,7 @@ function draw() {
       section.draw(section.canvases[i], agent, moment);
       const canvas = section.canvases[i];
       const said = section.say(agent, moment);
-      canvas.setAttribute("aria-label", `${section.title} ${agent.label}, episode ${moment.episode}: ${said}`);
+      canvas.setAttribute("aria-label", `${section.title}, ${agent.label}, episode ${moment.episode}: ${said}`);
       if (section.aloud) canvas.said.textContent = agent.prior ? said : "";
     });
     if (section.bar) {

@@ -4,7 +4,7 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const by = (id) => document.getElementById(id);
 
 function decode(packed) {
-  // Numbers that were stored as bytes between their lowest and highest.
+  // Dequantise numbers stored as bytes between their minimum and maximum.
   const text = atob(packed.bytes);
   return Array.from(text, (c) => packed.low + ((packed.high - packed.low) * c.charCodeAt(0)) / 255);
 }

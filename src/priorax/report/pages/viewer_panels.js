@@ -1,11 +1,11 @@
-// Pictures of one agent at one moment.
+// Plots of one agent in one frame.
 
 function place(row, column) {
   return (row * (row + 1)) / 2 + column;
 }
 
 function grid(context, size, left, top, side, color) {
-  // The cells on and below the diagonal; no other can be reached.
+  // The reachable cells, on and below the diagonal.
   const step = side / size;
   const gap = step > 7 ? 0.6 : 0;
   for (let row = 0; row < size; row += 1) {
@@ -86,7 +86,7 @@ function members(canvas, agent, moment, color) {
     const active = k === moment.member;
     grid(context, agent.size, left, top, side, (cell) => color(values[cell]));
     stairs(context, agent.size, left, top, side, active ? look().red : look().line, active ? 3 : 1);
-    const name = many > 1 ? `${k + 1}` : "the one network";
+    const name = many > 1 ? `${k + 1}` : "single network";
     const style = { align: "right", size: 11, bold: active, color: active ? look().red : look().soft };
     words(context, name, left + side, top + 11, style);
   });
@@ -98,7 +98,7 @@ function remark(canvas, lines) {
 }
 
 function scatter(canvas, agent, moment, limits) {
-  // Each cell: what the prior says against what the member believes now.
+  // Prior against current value of the member, one dot per cell.
   const [context, width, height] = pen(canvas, 1);
   const [left, top, right, bottom] = [34, 8, width - 6, height - 34];
   const share = (v, [low, high]) => Math.min(Math.max((v - low) / (high - low), 0), 1);
@@ -123,11 +123,11 @@ function scatter(canvas, agent, moment, limits) {
   for (let tick = Math.ceil(limits[1][0]); tick <= limits[1][1]; tick += 1) {
     words(context, sign(tick), left - 5, y(tick) + 4, { align: "right", size: 11 });
   }
-  words(context, "prior says →", (left + right) / 2, height - 4, { align: "center", size: 11 });
+  words(context, "prior →", (left + right) / 2, height - 4, { align: "center", size: 11 });
   context.save();
   context.translate(10, (top + bottom) / 2);
   context.rotate(-Math.PI / 2);
-  words(context, "believes now →", 0, 0, { align: "center", size: 11 });
+  words(context, "value →", 0, 0, { align: "center", size: 11 });
   context.restore();
   const pairs = beside(agent, moment);
   for (const seen of [true, false]) {

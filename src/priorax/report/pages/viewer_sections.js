@@ -1,4 +1,4 @@
-// What is shown of an agent at a moment: how it is drawn, read out, and said in words.
+// Sections of the page: plots, tooltips and descriptions for screen readers.
 
 function quantile(numbers, share) {
   return Float64Array.from(numbers).sort()[Math.floor(share * (numbers.length - 1))];
@@ -21,45 +21,45 @@ const paint = {
   value: (v) => blend(look().value, 0.5 + (0.5 * v) / most.value),
 };
 
-const ONE = ["one network:", "nobody to disagree"];
-const BARE = ["no prior:", "nothing to hope for", "but what data says"];
+const ONE = ["single network:", "no spread"];
+const BARE = ["no prior"];
 const UNIT = "in units of reward; the treasure is 1";
 const SECTIONS = [
-  { id: "visits", title: "Where has it been?", kind: "visits", unit: "visits before this episode, logarithmic",
-    text: "Blank cells were never seen. The red line is this episode's way; the star is the treasure.",
+  { id: "visits", title: "Visits", kind: "visits", unit: "visits before this episode, logarithmic",
+    text: "Blank cells were never visited. The red line is this episode's trajectory; the star is the treasure.",
     draw: (canvas, a, m) => map(canvas, a.size, (c) => paint.visits(m.visits[c]),
       { path: m.path, found: m.found, star: a.found.length > 0 && a.found[0] <= m.episode }),
     read: (a, m, c) => count(m.visits[c], "visit"), say: (a, m) => caption(a, m) },
-  { id: "spread", title: "Where do the members disagree?", kind: "spread", unit: `standard deviation, ${UNIT}`,
-    text: "The spread of the members' values is doubt. Doubt about cells that nobody has seen is passed up to all "
-      + "cells above from which they can be reached, and shrinks once they are known.",
+  { id: "spread", title: "Uncertainty", kind: "spread", unit: `standard deviation, ${UNIT}`,
+    text: "The spread of the members' values is epistemic uncertainty. Uncertainty about unvisited cells propagates to "
+      + "all cells above from which they can be reached, and shrinks once they are visited.",
     draw: (canvas, a, m) => map(canvas, a.size, (c) => paint.spread(m.spread[c]), { note: a.members === 1 ? ONE : 0 }),
     read: (a, m, c) => `spread ${number(m.spread[c])}`,
     say: (a, m) => `spread at the start ${number(m.spread[0])}, largest ${number(Math.max(...m.spread))}` },
-  { id: "mean", title: "What does it expect, on average?", kind: "value", unit: `mean of the members' values, ${UNIT}`,
-    text: "An agent that followed this mean would not explore. One that follows a single member does.",
+  { id: "mean", title: "Mean value", kind: "value", unit: `mean of the members' values, ${UNIT}`,
+    text: "An agent that is greedy with respect to the mean does not explore; one that follows a single member does.",
     draw: (canvas, a, m) => map(canvas, a.size, (c) => paint.value(m.mean[c])),
-    read: (a, m, c) => `expects ${number(m.mean[c])}`, say: (a, m) => `mean at the start ${number(m.mean[0])}` },
-  { id: "belief", title: "What does the drawn member believe?", kind: "value",
-    unit: `value of the drawn member, ${UNIT}`,
-    text: "Its hope for what lies below is passed up, row by row, to the start: this is what pulls the red line.",
+    read: (a, m, c) => `mean ${number(m.mean[c])}`, say: (a, m) => `mean at the start ${number(m.mean[0])}` },
+  { id: "belief", title: "Value of the sampled member", kind: "value",
+    unit: `value of the sampled member, ${UNIT}`,
+    text: "Its optimism about the rows below propagates up to the start: the trajectory follows it.",
     draw: (canvas, a, m) => map(canvas, a.size, (c) => paint.value(m.followed[c]),
       { path: m.path, found: m.found }),
-    read: (a, m, c) => `believes ${number(m.followed[c])}`,
+    read: (a, m, c) => `value ${number(m.followed[c])}`,
     say: (a, m) => `member ${m.member + 1}: at the start ${number(m.followed[0])}` },
-  { id: "prior", title: "What did its prior say?", kind: "value", unit: `prior function times its scale, ${UNIT}`,
-    text: "Drawn at random before the first episode, never trained: each member was born with other hopes.",
+  { id: "prior", title: "Prior of the sampled member", kind: "value", unit: `prior function times its scale, ${UNIT}`,
+    text: "Random and never trained: it differs between members and stays fixed.",
     draw: (canvas, a, m) => map(canvas, a.size, (c) => (a.prior ? paint.value(a.prior[m.member][c]) : look().never),
       { note: a.prior ? 0 : BARE }),
     read: (a, m, c) => (a.prior ? `prior ${number(a.prior[m.member][c])}` : "no prior"),
     say: (a, m) => (a.prior ? `prior of member ${m.member + 1}` : "no prior") },
-  { id: "scatter", title: "Prior against belief, cell by cell", kind: "dots", unit: UNIT,
-    text: "In cells never seen (red) the drawn member still leans with its prior: the more it hoped, the more it "
-      + "believes. In cells it knows (blue) the prior no longer counts.",
+  { id: "scatter", title: "Prior and value by cell", kind: "dots", unit: UNIT,
+    text: "In unvisited cells (red) the value of the sampled member still correlates with its prior. In visited cells "
+      + "(blue) the data has replaced the prior.",
     draw: (canvas, a, m) => (a.prior ? scatter(canvas, a, m, limits) : remark(canvas, BARE)),
     say: (a, m) => (a.prior ? agreement(a, m) : "no prior"), aloud: true },
   { id: "members", title: "All members", kind: "value", unit: `value of each member, ${UNIT}`, wide: true,
-    text: "One is drawn per episode (outlined) and followed to the end. That they differ is what makes the diver try "
-      + "different ways; that they come to agree is learning.",
+    text: "One is sampled per episode (outlined) and followed to the end. While members differ, trajectories differ; "
+      + "with more data, members agree.",
     draw: (canvas, a, m) => members(canvas, a, m, paint.value), say: (a, m) => `${m.values.length} maps` },
 ];

@@ -1,4 +1,4 @@
-// What one sees, in plain words: captions that change with the moment.
+// Captions of the frame shown.
 
 function number(value) {
   const near = Math.abs(value) < 0.005 ? 0 : value;
@@ -10,7 +10,7 @@ function count(many, one, more) {
 }
 
 function facts(agent, moment) {
-  // What happened in this episode.
+  // Statistics of this episode.
   const cells = moment.path.map((column, row) => place(row, column));
   let diagonal = 0;
   while (diagonal < moment.path.length && moment.path[diagonal] === diagonal) diagonal += 1;
@@ -24,7 +24,7 @@ function facts(agent, moment) {
 }
 
 function way(agent, moment, known) {
-  // Where it goes, without saying why.
+  // Describe the trajectory.
   const reach = Math.max(...moment.path) + 1;
   if (moment.found) return "all the way down the diagonal";
   if (known.diagonal > agent.size / 2) return `down the diagonal for ${known.diagonal} of ${agent.size} rows`;
@@ -34,8 +34,8 @@ function way(agent, moment, known) {
 }
 
 function news(known) {
-  if (known.fresh > 0) return `It sees ${count(known.fresh, "cell")} for the first time.`;
-  return known.unseen > 0 ? "It sees nothing new." : "Every cell has been seen by now.";
+  if (known.fresh > 0) return `It visits ${count(known.fresh, "new cell")}.`;
+  return known.unseen > 0 ? "It visits no new cell." : "Every cell has been visited.";
 }
 
 function caption(agent, moment) {
@@ -43,35 +43,36 @@ function caption(agent, moment) {
   const head = `Episode ${moment.episode}: `;
   const goes = way(agent, moment, known);
   const many = agent.members > 1;
-  const who = many ? `member ${moment.member + 1} of ${agent.members} is drawn` : "the one network decides";
+  const who = many ? `member ${moment.member + 1} of ${agent.members} is sampled` : "a single network acts";
   if (moment.found && known.treasures === 0) {
     return `${head}${who}, goes ${goes} and finds the treasure, for the first time in this run. From now on `
-      + "data, not doubt, says that right is worth it.";
+      + "the data shows that moving right is worthwhile.";
   }
   if (known.treasures > 0) {
     const again = moment.found ? "takes the treasure" : `misses the treasure: it goes ${goes}`;
-    return `${head}${who} and ${again}. It expects ${number(known.hope)} at the start. The treasure was reached `
-      + `${count(known.treasures, "time")} before, and what the members learned from it spreads up the diagonal.`;
+    return `${head}${who} and ${again}. Its value at the start is ${number(known.hope)}. The treasure was reached `
+      + `${count(known.treasures, "time")} before, and its value propagates up the diagonal.`;
   }
   if (agent.prior) {
     const belief = known.hope > 0.05
-      ? `It hopes for ${number(known.hope)}. No reward was ever seen, so this hope comes from its prior, `
-        + "from cells that data has not yet spoken about."
-      : `Its hope is nearly used up (${number(known.hope)}): little is left that could still surprise it.`;
+      ? `Its value at the start is ${number(known.hope)}. No positive reward was seen yet, so this value comes from `
+        + "its prior at cells without data."
+      : `Its value at the start is only ${number(known.hope)}: data has replaced most of its prior's optimism.`;
     return `${head}${who} and followed to the end. ${belief} It goes ${goes}. ${news(known)}`;
   }
   if (many) {
     const doubt = moment.spread[0];
-    return `${head}${who}. It expects ${number(known.hope)}; the members differ by ${number(doubt)} there, and without `
-      + `priors only their start and their share of the data made them differ. It goes ${goes}. ${news(known)}`;
+    return `${head}${who}. Its value at the start is ${number(known.hope)}, with a standard deviation over members of `
+      + `${number(doubt)}; without priors, members differ only by initialisation and bootstrap. It goes ${goes}. `
+      + news(known);
   }
-  const dither = agent.epsilon ? `, but for a random step now and then (ε = ${agent.epsilon})` : "";
-  return `${head}${who}${dither}. It expects ${number(known.hope)}: nothing has ever been paid, and it has no doubt `
-    + `about what it has not seen. It goes ${goes}. ${news(known)}`;
+  const dither = agent.epsilon ? `, with random actions (ε = ${agent.epsilon})` : "";
+  return `${head}${who}${dither}. Its value at the start is ${number(known.hope)}: no positive reward was seen yet, and `
+    + `it has no uncertainty about cells without data. It goes ${goes}. ${news(known)}`;
 }
 
 function beside(agent, moment) {
-  // For each cell: what the drawn member's prior says, and what it believes.
+  // For each cell: prior and value of the sampled member.
   return moment.followed.map((now, cell) => [agent.prior[moment.member][cell], now]);
 }
 

@@ -1,4 +1,4 @@
-"""Acting on the host: lanes of an environment, with one evaluation of the networks for all of them."""
+"""Acting on the host: several environments (lanes), with one batched evaluation of the networks."""
 
 from collections import deque
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from priorax.replay.base import Window, n_step_return
 from priorax.training.backends.lanes import Lanes, Played, seed_for
 
 Observe = Callable[[Transition, np.ndarray], np.ndarray | None]
-"""Function that shows transitions of all lanes to an agent, with their weights; it returns the bonus to add to rewards.
+"""Function that passes transitions of all lanes to an agent, with their weights; it returns the reward bonus, if any.
 """
 
 
@@ -24,7 +24,8 @@ class Acted(NamedTuple):
     """Result of one round: one action in every lane."""
 
     step: LaneStep | None
-    """The step n actions ago, whose errors are now known, for replay; None at first, and for agents without replay."""
+    """The step n actions ago, whose TD errors are now known, for replay; None at first, and for agents without replay.
+    """
     errors: np.ndarray | None
     """Mean |TD error| of that step over the members that own it, [lane]; None if there are no members."""
     played: list[Played]
@@ -36,7 +37,7 @@ class Acted(NamedTuple):
 
 
 class Actor:
-    """Lanes of an environment, and the function that each lane follows for an episode."""
+    """Acts in several environments (lanes); each follows one sampled value function per episode."""
 
     def __init__(
         self,
@@ -71,9 +72,9 @@ class Actor:
         self.index: PyTree = None
         self.rounds = 0
         self.episodes = 0
-        """That ended, over the lanes of all actors as far as known here: epsilon's schedule follows it."""
+        """Number of finished episodes of all actors, as last reported; determines epsilon."""
         self.late: deque[tuple[LaneStep, np.ndarray | None]] = deque()
-        """Steps whose errors are not known yet, with the members' values there."""
+        """Steps whose TD errors are not known yet, with the members' values."""
         self.lanes = Lanes(world, self._reset_seed(), since=since, first_lane=first_lane)
 
     def begin_anew(self) -> None:
@@ -92,7 +93,7 @@ class Actor:
         """
         self.rounds += 1
         obs, first, acted = self.lanes.obs, self.lanes.first, ~self.lanes.over
-        time, episodes = np.asarray(self.rounds), np.asarray(self.episodes)  # plain numbers would compile anew
+        time, episodes = np.asarray(self.rounds), np.asarray(self.episodes)  # Python numbers would cause recompilation
         self._begin(state, time, first)
         choice = _act(self.agent, state, self.key, time, obs, self.index, self.numbers, self.all_lanes, episodes)
         action = np.asarray(choice.action)
@@ -118,7 +119,7 @@ class Actor:
         return Acted(step, errors, played, int(acted.sum()), obs)
 
     def _begin(self, state: Any, time: np.ndarray, first: np.ndarray) -> None:
-        """Draw the function to follow in the lanes where an episode starts."""
+        """Sample the value function to follow in lanes where an episode starts."""
         if self.index is None:
             self.index = _begin_all(self.agent, state, self.key, time, len(first))
             return
@@ -126,7 +127,7 @@ class Actor:
             self.index = _begin_one(self.agent, state, self.key, time, self.index, lane)
 
     def _errors(self) -> np.ndarray | None:
-        """Compute the errors of the oldest pending step."""
+        """Compute the TD errors of the oldest pending step."""
         steps, values = zip(*self.late, strict=True)
         start, replay = steps[0], self.agent.replay
         if values[0] is None or replay is None:

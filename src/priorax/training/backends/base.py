@@ -46,17 +46,17 @@ class Backend(Protocol):
 
     @property
     def variety(self) -> int | None:
-        """Distinct states by which to tell whether anything new is seen: all so far, or those still in replay."""
+        """Number of distinct states, as a measure of novelty: all so far, or those in replay."""
         ...
 
     @property
     def tells_regret(self) -> bool:
-        """Whether episodes tell if they were `bad`."""
+        """Whether episodes report regret (`Ended.bad`)."""
         ...
 
     @property
     def tells_solved(self) -> bool:
-        """Whether episodes tell if the greedy policy was optimal."""
+        """Whether episodes report if the greedy policy was optimal (`Ended.solved`)."""
         ...
 
     @property
@@ -69,8 +69,8 @@ class Backend(Protocol):
 
         Args:
             limit: Maximum number of actions; with several lanes a round may exceed it by less than one action per lane.
-            last: Function called with each episode in order, which tells whether the run ends with it. A backend stops
-                there, if it can.
+            last: Function called with each finished episode in order; returns whether the run ends with it. A backend
+                stops there, if it can.
 
         Returns:
             The episodes that finished.
@@ -127,7 +127,11 @@ class Backend(Protocol):
         ...
 
     def replay_facts(self) -> ReplayFacts | None:
-        """What replay holds, where it is here."""
+        """Get statistics of replay.
+
+        Returns:
+            The statistics; None if there is no replay in this process.
+        """
         ...
 
     def close(self) -> None:

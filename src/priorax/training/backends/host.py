@@ -1,4 +1,4 @@
-"""Backend for environments that are not compiled: many at once, each a *lane* that follows its own draw.
+"""Backend for environments that are not compiled: many at once (*lanes*), each follows its own sample per episode.
 
 An `Actor` steps all lanes with one evaluation of the networks; a `Learner` learns from minibatches. Acting uses weights
 that are one round old, so that learning proceeds while environments step. All randomness derives from the seed.
@@ -44,7 +44,7 @@ def learn(
         The new state, the error of each transition for its priority, and the mean loss.
     """
     state, info = agent.learn(state, sampled, jax.random.fold_in(key, count))
-    none = jnp.zeros(sampled.weight.shape[1])  # sparse rows tell no errors, and draw uniformly
+    none = jnp.zeros(sampled.weight.shape[1])  # sparse rows have no TD errors and sample uniformly
     found = none if info.examples is None else td_errors(jnp, info.examples, sampled.weight > 0)
     return state, found, jnp.mean(info.loss)
 
@@ -74,22 +74,22 @@ class Learner:
         check_members_differ(agent, self.state, nearby(np.asarray(obs)))
         self.unread: tuple[np.ndarray, Array, Array] | None = None
         self.updates = 0
-        """In all; asking does not wait for the one under way."""
+        """Number of updates started, in all."""
         self.begun = 0
-        """Updates in this process."""
+        """Number of updates started in this process."""
         self.loss: float | None = None
-        """Of the last update whose errors were read."""
+        """Loss of the last update whose errors were read."""
 
     def adopt(self, state: Any) -> None:
         """Continue with a state that was learned before.
 
         Args:
-            state: The agent's.
+            state: State of the agent.
         """
         self.state, self.updates = state, int(getattr(state, "updates", 0))
 
     def observe(self, transition: Transition, weight: np.ndarray) -> np.ndarray | None:
-        """Show transitions to the agent as they happen.
+        """Pass transitions to the agent as they happen.
 
         Args:
             transition: One transition per lane.
@@ -111,7 +111,7 @@ class Learner:
             Replay positions and errors of the previous update, or None.
         """
         self.begun, self.updates = self.begun + 1, self.updates + 1
-        count = np.asarray(self.begun)  # a plain number would compile anew
+        count = np.asarray(self.begun)  # a Python number would cause recompilation
         self.state, error, loss = learn(self.agent, self.state, sampled._replace(place=None), count, self.key)
         read = self.read()
         self.unread = (sampled.place, error, loss)
@@ -190,7 +190,7 @@ class HostBackend:
             world: The environments.
             seed: Seed of all randomness, except that of the environments themselves.
             chosen: Hyperparameters of the training loop.
-            apart: Function that creates another such world, for evaluation; None: evaluate in this one.
+            apart: Function that creates separate environments for evaluation; None: evaluate in these.
 
         Raises:
             ValueError: If replay can never hold `learn_after` transitions.
@@ -237,7 +237,7 @@ class HostBackend:
 
         Args:
             limit: Maximum number of actions.
-            last: Function that tells whether the run ends with an episode.
+            last: Function that returns whether the run ends with an episode.
 
         Returns:
             The episodes that finished.
@@ -246,7 +246,7 @@ class HostBackend:
             NonFinite: If a reward, an observation or the loss is NaN or infinite.
         """
         acting, self.acting = self.acting, self.state
-        if self.agent.replay is None:  # what was just counted matters for the plan
+        if self.agent.replay is None:  # planners learn from all observations so far
             acting = self.state
         acted = self.actor.advance(acting)
         self.rounds += 1
@@ -305,8 +305,8 @@ class HostBackend:
         self.acting, self.steps = state, steps
 
     def evaluate(self, episodes: int, deploy: str, seed: int) -> list[float]:
-        """Evaluate the deployed policy in a separate world, if there is one; else in this one, where exploration then
-        starts new episodes.
+        """Evaluate the deployed policy in separate environments, if available; otherwise in those of training, where
+        exploration then starts new episodes.
 
         Args:
             episodes: Number of episodes.
@@ -392,7 +392,7 @@ def play(agent: Agent, state: Any, world: VectorWorld, episodes: int, how: str, 
     member = rng.integers(0, functions, lanes)
     while any(len(mine) < count for mine, count in zip(returns, wanted, strict=True)):
         after = world.step(best(values(agent, deployed, obs), how, member))
-        total = np.where(over, 0.0, total + after.reward)  # the step after an end only begins anew
+        total = np.where(over, 0.0, total + after.reward)  # the step after an end only resets
         over = after.terminated | after.truncated
         for i in np.flatnonzero(over):
             returns[i].append(float(total[i]))

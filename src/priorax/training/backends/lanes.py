@@ -77,9 +77,9 @@ class Lanes:
         if np.issubdtype(found.dtype, np.inexact) and not np.isfinite(found).all():
             rows = found.reshape(len(found), -1)
             lane, place = (int(part[0]) for part in np.nonzero(~np.isfinite(rows)))
-            where = f" (its number {place})" if rows.shape[1] > 1 else ""
+            where = f" (component {place})" if rows.shape[1] > 1 else ""
             raise NonFinite(
-                f"the environment gave the {what} {rows[lane, place]}{where} at step "
+                f"the environment returned the {what} {rows[lane, place]}{where} at step "
                 f"{self.rounds * self.world.num_envs} in lane {self.first_lane + lane}; fix the environment, or wrap "
                 "it so that rewards and observations are finite"
             )

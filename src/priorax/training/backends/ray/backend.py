@@ -1,8 +1,8 @@
 """Ape-X (Horgan et al. 2018) on Ray, for any agent that learns Q from shared minibatches.
 
-The learner runs in this process; rollout actors and replay shards have processes of their own, on this machine or a
-cluster. If an actor dies, its unsent data is lost; if a shard dies, its contents: both are restarted, and the run
-continues. If this process dies, everything since the last checkpoint is lost, and replay, which is filled again.
+The learner runs in this process; rollout actors and replay shards run in other processes, on this machine or a
+cluster. Workers that die are restarted, and the run continues: an actor loses its unsent data, a shard its contents. If
+this process dies, everything since the last checkpoint is lost, and replay, which is refilled on resume.
 """
 
 import contextlib
@@ -118,7 +118,7 @@ class RayBackend:
 
         Args:
             limit: Maximum number of actions.
-            last: Function that tells whether the run ends with an episode.
+            last: Function that returns whether the run ends with an episode.
 
         Returns:
             The episodes that finished.
@@ -130,7 +130,7 @@ class RayBackend:
         return self.driver.turn(limit)
 
     def snapshot(self) -> Snapshot:
-        """Get the state of the run, without replay, which is filled again.
+        """Get the state of the run, without replay, which is refilled on resume.
 
         Returns:
             The snapshot.
@@ -147,12 +147,12 @@ class RayBackend:
             arrays = checkpoints.state()
             self.seen.restore(below("cells.", arrays))
             self.learner.adopt(restore_state(self.state, arrays))
-            self.learner.begun = self.learner.updates  # other random numbers than before
+            self.learner.begun = self.learner.updates  # random numbers are not repeated
             self.since = Since(**{name: int(count) for name, count in below("run.", arrays).items()})
 
     def resume(self, state: Any, steps: int) -> None:
         if self.driver is not None:
-            raise ValueError("the workers play already; resume before the first advance")
+            raise ValueError("the workers have already started; call resume before the first advance")
         self.learner.adopt(state)
         self.since = self.since._replace(steps=steps)
 
@@ -170,7 +170,7 @@ class RayBackend:
         return play(self.agent, self.state, self.world, episodes, deploy, seed)
 
     def recent(self, count: int) -> tuple[Any, Any] | None:
-        """Give transitions of the last minibatch: replay is in other processes.
+        """Get transitions of the last minibatch, as replay is in other processes.
 
         Args:
             count: Number of transitions, at most.
@@ -181,7 +181,7 @@ class RayBackend:
         return drawn.obs[:count], drawn.action[:count]
 
     def replay_facts(self) -> None:
-        """Replay is elsewhere."""
+        """Return None, as replay is in other processes."""
 
     def close(self) -> None:
         self._stack.close()
@@ -211,12 +211,13 @@ def on_ray(
     Raises:
         ValueError: If the agent cannot run on Ray, or an argument is invalid.
     """
-    from priorax.training.setup import Setup  # late: it offers this
+    from priorax.training.setup import Setup  # imported late: circular
 
     import_ray()
     if not isinstance(agent, str):
         raise ValueError(
-            f"agent={type(agent).__name__} is no name, and on Ray agents are built in other processes; pass a name"
+            f"agent={type(agent).__name__} must be a name, since agents on Ray are built in other processes; pass the "
+            "name of an agent"
         )
     preset = preset or preset_for(env)
     chosen = settings(agent, preset, **without_auto(changes))
@@ -229,13 +230,13 @@ def on_ray(
         built = build_for(agent, chosen, world)
         if not isinstance(built, QLearner):
             raise ValueError(
-                f"agent={agent!r} does not learn Q from replay, so it cannot run on Ray; use `priorax train`, or an "
-                "agent that does, such as 'bsp'"
+                f"agent={agent!r} does not learn Q-values from replay, so it cannot run on Ray; use `priorax train`, "
+                "or an agent that does, such as 'bsp'"
             )
         if built.observes:
             raise ValueError(
-                f"agent={agent!r} counts visits, and actors on Ray would count each for itself; use `priorax train`, "
-                "which has one process, or bonus_scale=0"
+                f"agent={agent!r} counts visits, which actors on Ray do not share; use `priorax train`, or set "
+                "bonus_scale=0"
             )
         _check_settings(chosen)
         backend = RayBackend(built, world, chosen, names, workers)
@@ -250,11 +251,11 @@ def _check_workers(workers: "Workers") -> None:
     for name, count in (("actors", actors), ("shards", shards)):
         positive_int(name, count)
     if shards > actors:
-        raise ValueError(f"shards={shards} must be at most actors={actors}, or some get nothing; pass shards={actors}")
+        raise ValueError(f"shards={shards} must be at most actors={actors}, or some stay empty; pass shards={actors}")
 
 
 def _check_settings(chosen: Settings) -> None:
     for name in ("lanes", "learn_every", "updates", "learn_after"):
         positive_int(name, getattr(chosen, name))
     if not getattr(chosen, "shared_batch", True):
-        raise ValueError("shared_batch=False is for compiled environments; on Ray use shared_batch=True")
+        raise ValueError("shared_batch=False is only for compiled environments; pass shared_batch=True on Ray")

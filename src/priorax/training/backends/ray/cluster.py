@@ -1,4 +1,4 @@
-"""Ray (extra `cluster`): a session, and workers in processes of their own that are restarted when they die.
+"""Ray (extra `cluster`): a session, and workers in separate processes that are restarted when they die.
 
 Ray is imported late, so that it is an optional dependency.
 """
@@ -30,12 +30,12 @@ def import_ray() -> Any:
         The module.
 
     Raises:
-        ValueError: If it is not installed; the message tells how to install it.
+        ValueError: If it is not installed.
     """
     try:
         import ray
     except ImportError as error:
-        raise ValueError(f'{error}; install what it needs with: pip install "priorax[cluster]"') from None
+        raise ValueError(f'{error}; install Ray with: pip install "priorax[cluster]"') from None
     return ray
 
 
@@ -62,7 +62,7 @@ def session(address: str | None, workers: int) -> Iterator[Any]:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     alone: dict[str, Any] = {} if address else {"num_cpus": workers, "include_dashboard": False}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it forks beside JAX's threads: it only starts other programs
+        warnings.simplefilter("ignore")  # fork with JAX's threads: harmless, as it only execs other programs
         try:
             ray.init(address or "local", logging_level=logging.ERROR, log_to_driver=False, **alone)
         except ConnectionError as error:
@@ -78,7 +78,7 @@ def session(address: str | None, workers: int) -> Iterator[Any]:
 
 
 def _refuse_too_many(ray: Any, workers: int) -> None:
-    """Raise if there are more workers than CPUs: they would wait forever."""
+    """Raise if there are more workers than CPUs, as they would wait forever."""
     cpus = ray.cluster_resources().get("CPU", 0)
     if cpus < workers:
         raise ValueError(
@@ -88,7 +88,7 @@ def _refuse_too_many(ray: Any, workers: int) -> None:
 
 
 class Worker:
-    """A remote object in a process of its own, restarted as a new incarnation when it dies."""
+    """A remote object in a separate process, restarted as a new incarnation when it dies."""
 
     def __init__(self, name: str, kind: type, arguments: Callable[[int], tuple[Any, ...]]) -> None:
         """Start the process.
@@ -101,7 +101,7 @@ class Worker:
         self.name, self.kind, self.arguments = name, kind, arguments
         self.incarnation, self.deaths = 0, 0
         self.pid: int | None = None
-        """Once it is known."""
+        """Process id, once known."""
         self.handle = self._begin()
 
     def _begin(self) -> Any:
@@ -121,8 +121,8 @@ class Worker:
         self.deaths += 1
         if self.deaths >= PATIENCE:
             raise OSError(
-                f"the {self.name} died {self.deaths} times in a row, at last of: {error}; "
-                "see whether the machine has enough memory, and use fewer actors, shards or lanes"
+                f"the {self.name} died {self.deaths} times in a row, last with: {error}; "
+                "check whether the machine has enough memory, or use fewer actors, shards or lanes"
             )
         self.end()
         self.incarnation, self.pid = self.incarnation + 1, None
@@ -215,13 +215,13 @@ class Calls:
         try:
             answer = ray.get(reference)
         except ray.exceptions.RayTaskError as error:
-            if isinstance(error.cause, Exception):  # as it was raised there; its text has no traceback in it
+            if isinstance(error.cause, Exception):  # the original exception, without Ray's traceback in its text
                 raise error.cause from error
             raise
         except ray.exceptions.RayActorError as error:
             self.revive(call, error)
             return call, None
-        except ray.exceptions.RayError:  # the answer was lost on its way
+        except ray.exceptions.RayError:  # the result was lost
             return call, None
         if call.current:
             if call.method == "pid":

@@ -29,7 +29,7 @@ from priorax.training.distinct import Distinct
 from priorax.training.records import Ended
 
 ROUNDS = 16
-"""Rounds that an actor plays between two looks at the weights."""
+"""Number of rounds that an actor plays with the same weights."""
 AHEAD = 4
 """Number of minibatches that are prefetched."""
 PUBLISHED_EVERY = 20
@@ -59,7 +59,7 @@ class Since(NamedTuple):
 
 
 class Driver:
-    """The driver of a distributed run; `turn` does whatever can be done next."""
+    """The driver of a distributed run; `turn` performs the next work that is possible."""
 
     def __init__(
         self, learner: Learner, plans: Plans, chosen: Settings, seed: int, cells: Distinct, since: Since
@@ -71,33 +71,33 @@ class Driver:
             plans: Plans of the workers.
             chosen: Hyperparameters.
             seed: Seed of the run.
-            cells: States seen before.
-            since: Progress of the run before.
+            cells: States seen in earlier parts of the run.
+            since: Progress of earlier parts of the run.
         """
         self.learner, self.chosen = learner, chosen
         self.rounds, self.steps, self.episodes = since
         self.calls = Calls()
         self.cells = cells
         self.owed = 0.0
-        """Updates that are due."""
+        """Number of updates that are due."""
         self.earned = chosen.updates / chosen.learn_every
-        """Updates for each action."""
+        """Updates per action."""
         self.slack = 2 * ROUNDS * chosen.lanes * self.earned * len(plans.rollouts)
         self.least = least_in_shard(chosen, len(plans.shards))
         self.batches: deque[tuple[Call, Sampled]] = deque()
         self.newest: Sampled | None = None
         """The minibatch of the last update."""
         self.origin: Call | None = None
-        """Where that came from."""
+        """The call that returned that minibatch."""
         self.sizes = [(0, 0)] * len(plans.shards)
-        """Of each shard: an incarnation, and how many transitions could be drawn from it when it was last heard of."""
+        """Of each shard: its incarnation and size, as last reported."""
         self.next_shard = 0
         self.played = [0] * len(plans.rollouts)
         self.acted_on = [-1] * len(plans.rollouts)
-        """Updates in the weights that each actor played with last."""
+        """Number of updates in the weights that each actor used last."""
         self.learning_since: float | None = None
         self.idle, self.spare = 0.0, 0.0
-        """Seconds in which the learner waited for minibatches though updates were due; in which none was due."""
+        """Seconds in which updates were due but no minibatch had arrived; seconds in which no update was due."""
         self.shards = [
             Worker(f"replay shard {i}", Shard, functools.partial(_seeded, plan, chosen.lanes, (seed, since.rounds, i)))
             for i, plan in enumerate(plans.shards)
@@ -119,7 +119,7 @@ class Driver:
 
     @property
     def ready(self) -> bool:
-        """Whether there is enough in replay to learn from."""
+        """Whether replay has enough transitions to learn from."""
         return any(self._size(i) >= self.least for i in range(len(self.shards)))
 
     @property
@@ -149,7 +149,7 @@ class Driver:
         if self.owed >= 1 and self.batches:
             self._learn()
             return self._hear(0.0)
-        self._report_errors(self.learner.read())  # which waits for the update under way: what comes now is idleness
+        self._report_errors(self.learner.read())  # waits for the running update, so that the time below is idle
         before, due = time.perf_counter(), self.owed >= 1
         ended = self._hear(NAP)
         if self.learning_since is not None:
@@ -165,13 +165,13 @@ class Driver:
         return size if incarnation == self.shards[i].incarnation else 0
 
     def _give_out_plays(self, limit: int | None) -> None:
-        """To idle actors, those first that have played least."""
+        """Schedule rounds on idle actors, those with the fewest rounds first."""
         lanes = self.chosen.lanes
         busy = {call.worker.name: call.note[0] for call in self.calls.of("play")}
         for i in sorted(range(len(self.rollouts)), key=self.played.__getitem__):
             if self.rollouts[i].name in busy:
                 continue
-            under_way = sum(busy.values()) * lanes  # at most: a lane in which an episode begins takes no action
+            under_way = sum(busy.values()) * lanes  # upper bound: resets take no action
             rounds = ROUNDS if limit is None else min(ROUNDS, math.ceil((limit - under_way) / lanes))
             if rounds <= 0 or (self.ready and self.owed + under_way * self.earned >= self.slack):
                 return
@@ -182,7 +182,7 @@ class Driver:
             self.calls.begin(self.rollouts[i], "play", *arguments, note=(rounds, i, insertion))
 
     def _weights(self) -> Any:
-        """A reference to weights that are not too old."""
+        """Get a reference to recent weights."""
         updates = self.learner.updates
         if updates - self.published[0] >= PUBLISHED_EVERY:
             belief = self.learner.state.belief
@@ -237,7 +237,7 @@ class Driver:
         self.cells.update(answer.cells)
         self.episodes += len(answer.ended)
         if answer.size is None:
-            self.calls.revive(insertion, "it did not answer a rollout actor")
+            self.calls.revive(insertion, "no reply to a rollout actor")
         elif insertion.current:
             self.sizes[i % len(self.shards)] = (insertion.incarnation, answer.size)
             insertion.worker.deaths = 0

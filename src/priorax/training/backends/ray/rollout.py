@@ -1,4 +1,4 @@
-"""A rollout actor: lanes of an environment in a process of its own, which acts with weights that it receives."""
+"""A rollout actor: a process that acts in several environments (lanes) with the weights that it receives."""
 
 import contextlib
 import os
@@ -31,7 +31,7 @@ class RolloutPlan(NamedTuple):
     env: str
     """Name of the environment."""
     game: str | None
-    """Name of the game, of Atari."""
+    """Name of the game, for Atari."""
     size: int
     """Size of the environment."""
     seed: int
@@ -54,6 +54,7 @@ class Weights(NamedTuple):
     params: PyTree
     """Trainable parameters."""
     aux: PyTree
+    """Auxiliary state of the belief."""
 
 
 class Answer(NamedTuple):
@@ -80,7 +81,7 @@ class Rollout:
         self.plan, self.incarnation = plan, incarnation
         self.actor: Actor | None = None
         self.unsent: Chunk | None = None
-        """What a dead shard did not take; the next one gets it."""
+        """Steps that a dead shard did not receive, to be sent to its successor."""
         self.frozen: PyTree = None
         self.state: AgentState | None = None
         self.updates = -1
@@ -94,14 +95,17 @@ class Rollout:
         return os.getpid()
 
     def play(self, weights: Weights, frozen: PyTree, shard: Any, rounds: int, episodes: int = 0) -> Answer:
-        """Some rounds. What was seen is in the shard when this ends: an actor never has more to send than one chunk.
+        """Play some rounds and send the transitions to a shard, so that at most one chunk is ever pending.
 
         Args:
-            weights: To play with.
-            frozen: The part of a belief that never changes.
-            shard: Where to send what is seen.
-            rounds: How many.
-            episodes: That ended so far, of all actors: epsilon's schedule follows them.
+            weights: Weights to act with.
+            frozen: The part of the belief state that never changes.
+            shard: The shard.
+            rounds: Number of rounds.
+            episodes: Number of finished episodes of all actors; determines epsilon.
+
+        Returns:
+            The result of the rounds.
         """
         actor = self._begun()
         self._load(weights, frozen)
@@ -133,7 +137,7 @@ class Rollout:
             chosen = plan.settings
             world = make_world(
                 plan.env, chosen.lanes, size=plan.size, game=plan.game, seed=plan.seed, num_threads=1, hold=chosen.hold
-            )  # of the run's seed: all actors play the same game
+            )  # seed of the run: all actors have the same environment
             self.actor = Actor(
                 build_for(plan.agent, chosen, world),
                 world,

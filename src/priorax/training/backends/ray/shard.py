@@ -28,7 +28,7 @@ class ShardPlan(NamedTuple):
 
 
 class Shard:
-    """A replay buffer in a process of its own."""
+    """A replay buffer in a separate process."""
 
     def __init__(self, plan: ShardPlan, lanes: int, seed: int) -> None:
         """Allocate an empty buffer.
@@ -40,9 +40,9 @@ class Shard:
         """
         self.buffer, self.lanes = FrameReplay(plan.settings, plan.layout, seed), lanes
         self.newest = np.zeros(plan.layout.num_lanes // lanes, int)
-        """The last incarnation seen of each actor."""
+        """Latest incarnation of each actor."""
         self.seen = np.zeros(plan.layout.num_lanes, int)
-        """Frames in a row of each lane, until there are enough for an observation."""
+        """Number of consecutive frames of each lane, up to the size of a stack."""
 
     def pid(self) -> int:
         """Get the process id.
@@ -100,8 +100,8 @@ class Shard:
         self.buffer.prioritise(place, error)
 
     def _add(self, step: LaneStep, errors: np.ndarray | None, lanes: np.ndarray) -> None:
-        """Store one step. After a restart a shard joins in the middle of episodes: no transition begins there until a
-        complete stack has been seen.
+        """Store one step. A restarted shard may start within an episode: transitions are valid once a complete stack of
+        frames has been seen.
         """
         stack = self.buffer.layout.stack
         self.seen[lanes] = np.where(step.first, stack, np.minimum(self.seen[lanes] + 1, stack))
