@@ -72,7 +72,7 @@ def test_it_is_listed_with_its_settings(priorax):
     assert "concentration float 0.3 Concentration of the Dirichlet weights" in shown
     assert "learning_rate float 0.002 paper 0.001" in shown, "presets are ours, where it has the setting"
     listed = priorax("environments").replace("│ ", "")
-    assert "corridor go right, and only right tuned priorax-mixture" in listed
+    assert "corridor corridor with a reward at the right end tuned priorax-mixture" in listed
     words = priorax("train", "--help")
     assert all(name in words for name in ("mixture", "corridor", "walk"))
     words = priorax("train", "--agent", "mixture", "--set", "mask_prob=0.5", code=2)
