@@ -73,8 +73,8 @@ def test_reproduce_writes_rows_and_pictures_and_says_where(capsys, tmp_path):
     assert main(["reproduce", "figure2", "--out", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     for ending in ("csv", "png", "svg"):
-        assert f"figure2.{ending}" in out
-        assert (tmp_path / f"figure2.{ending}").stat().st_size > 1000
+        assert f"figure2_quick.{ending}" in out
+        assert (tmp_path / f"figure2_quick.{ending}").stat().st_size > 1000
 
 
 def test_an_unwritable_folder_is_exit_code_1(capsys, tmp_path):
@@ -125,7 +125,7 @@ def test_without_a_place_for_the_cache_it_works_all_the_same(tmp_path):
     command = [*COMMAND, "reproduce", "figure2", "--out", str(out)]
     result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert "no compilation cache" in result.stderr
-    assert f"wrote {out}/figure2.png" in result.stdout
+    assert f"wrote {out}/figure2_quick.png" in result.stdout
 
 
 def test_the_cache_is_the_users_own(tmp_path, monkeypatch):

@@ -143,13 +143,24 @@ class _Settings:
             self.known = json.loads(self.path.read_text())
 
     def add(self, item: Task) -> None:
-        """Write the hyperparameters of a run, unless they are known."""
+        """Write the hyperparameters of a run, unless they are known.
+
+        Args:
+            item: The run.
+        """
         chosen = hyperparameters(item)
         if self.known.setdefault(fingerprint(chosen), chosen) is chosen:
             write_atomically(self.path, (json.dumps(self.known, indent=1, sort_keys=True) + "\n").encode())
 
     def identity(self, row: Row) -> tuple[str, ...] | None:
-        """Identify the run of a row by today's hyperparameters; None if it was another version's."""
+        """Identify the run of a row by its hyperparameters, completed by defaults of settings that are new since.
+
+        Args:
+            row: The row.
+
+        Returns:
+            The identity; None if the row was made by a version whose agents behave differently.
+        """
         stored = self.known.get(str(row.get("settings")))
         if stored is None or row.get("rows_version") != ROWS_VERSION:
             return None
