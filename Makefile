@@ -11,9 +11,9 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup --durations=10
 demo: $(USE)
 	$(BIN)/priorax demo --out demo
 
-# What a change usually breaks, in minutes.
+# What a change usually breaks, in minutes. Most of it is compiling, which takes less without optimisations.
 test: $(DEV) lint
-	$(PYTEST) -m "not slow" tests
+	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(PYTEST) -m "not slow" tests
 
 # Slow real things: Ray clusters, a browser, notebooks, examples, long learning, many seeds, the wheel.
 test-slow: $(DEV)

@@ -31,6 +31,7 @@ def touched(backend, actions):
     return {name.removeprefix("training/") if "/backends/" in name else name for name in found}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("env", "changes", "options"),
     [

@@ -163,6 +163,7 @@ def test_a_compiled_run_can_be_as_long_as_so_many_steps(capsys, tmp_path):
     assert json.loads(capsys.readouterr().out)["steps"] == 50
 
 
+@pytest.mark.slow
 def test_a_compiled_run_is_evaluated_on_the_way_without_changing_it(capsys, tmp_path):
     plain, tried = tmp_path / "plain", tmp_path / "tried"
     words = ["train", "--size", "4", "--episodes", "150", "--set", "num_members=3"]

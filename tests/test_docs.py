@@ -78,6 +78,7 @@ def test_command_in_the_docs_exists(line):
     test_readme.test_command_exists(re.sub(r"^(\w+=\w+ )+", "", line))
 
 
+@pytest.mark.slow
 def test_python_in_the_guides_runs(tmp_path, monkeypatch):
     """What is no file of its own: the few lines that go on with an agent. Thousands of steps become ones."""
     from priorax import Explorer

@@ -242,6 +242,7 @@ def test_rivals_run_the_same_loop(agent):
     assert [row.episode for row in result.history] == list(range(1, result.episodes + 1)) and result.episodes > 20
 
 
+@pytest.mark.slow
 def test_members_with_torsos_of_their_own_run_the_same_loop():
     result = train("bsp", "pixel_deep_sea", size=3, steps=80, changes={**TINY, "shared_torso": False})
     assert result.steps == 80 and result.updates > 10

@@ -331,5 +331,5 @@ def test_each_time_of_learning_may_have_several_updates():
 
 
 def test_priorities_need_a_shared_minibatch():
-    with pytest.raises(ValueError, match=r"priority=0\.6 draws one minibatch for all members"):
+    with pytest.raises(ValueError, match=r"priority=0\.6 needs one minibatch for all members; pass shared_batch=True"):
         replay_of(shared_batch=False, priority=0.6)

@@ -15,6 +15,7 @@ PYTHON = [code for language, code in BLOCKS if language == "python"]
 COMMANDS = [line for language, code in BLOCKS if language == "console" for line in code.splitlines() if line]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", PYTHON, ids=range(len(PYTHON)))
 def test_python_block_runs(code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

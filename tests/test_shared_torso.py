@@ -63,6 +63,7 @@ def test_filters_that_leave_nothing_are_refused(key):
         Convnet(NATURE).init(key, jnp.zeros((10, 10)), 1)
 
 
+@pytest.mark.slow
 def test_one_step_is_that_of_torso_and_heads_written_out(key):
     """The members' gradients as they are, the torso's as their mean; priors on their own torso, untouched."""
     belief = eqx.tree_at(lambda b: b.base.prior_scale, BELIEF, 1.5)

@@ -103,6 +103,16 @@ def exponent(method: str = "bsp", least: str = "0", unit: str = "episodes_to_lea
     return experiment("figure8").slope(rows("figure3", budget), int(least), method.replace("_", " "), unit).words(".2f")
 
 
+@source("deep_sea")
+def deep_sea(budget: str = "full") -> str:
+    """A table of the median times of BSP with their intervals, by size."""
+    mine = where(rows("figure3", budget), name="bsp")
+    sizes = sorted({row["size"] for row in mine})
+    estimates = [median_interval(seeds_of(mine, size=size)) for size in sizes]
+    lines = [("N", *map(str, sizes)), ("median episodes", *(f"{found.value:,.0f}" for found in estimates))]
+    return table([*lines, ("95% interval", *(f"{found.low:,.0f} to {found.high:,.0f}" for found in estimates))])
+
+
 @source("benchmark")
 def benchmark(name: str, part: str = "measured", form: str = ".1f") -> str:
     """A number of benchmarks/results.json; underscores in names stand for spaces."""

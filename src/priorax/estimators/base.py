@@ -26,10 +26,13 @@ from priorax.networks import MLP, Network, Table, as_network
 from priorax.noise import as_noise, online
 from priorax.priors import Constant, Linear, RandomFourier
 
-SIZES = (64, 512, 4096)
+BLOCK = 128
+"""Number of rows on which a network is evaluated at once. It is fixed, since the order in which a matrix product sums
+depends on its size: so predictions for a row are the same to the bit, whatever other rows there are.
+"""
+SIZES = (BLOCK, 512, 4096)
 """Rows per compiled call of predict: inputs are padded to the smallest size that holds them, and larger inputs are
-split into chunks of the last. From 64 rows on, matrix products of the built-in networks are computed in the same order
-for any number of rows.
+split into chunks of the last.
 """
 
 SEEN = 16 * SIZES[-1]
@@ -320,18 +323,21 @@ def mean_of(members: np.ndarray) -> np.ndarray:
 
 
 def outputs(belief: Ensemble, state: BeliefState, x: Any) -> Float[Array, "member row output size"]:
-    """Evaluate one member after the other, so that its activations stay in the cache and its products use all cores.
+    """Evaluate one member after the other in blocks of rows, so that its weights and activations stay in the cache.
 
     Args:
         belief: The ensemble.
         state: Its state.
-        x: Inputs [row, ...].
+        x: Inputs [row, ...]; the number of rows is a multiple of `BLOCK`.
 
     Returns:
         Raw outputs of all members.
     """
+    blocks = jax.tree.map(lambda leaf: leaf.reshape(-1, BLOCK, *leaf.shape[1:]), x)
 
     def member(parts: Any) -> Array:
-        return jax.vmap(lambda row: belief.output(parts[0], parts[1], row))(x)
+        rows = jax.vmap(lambda row: belief.output(parts[0], parts[1], row))
+        found = jax.lax.map(rows, blocks)
+        return found.reshape(-1, *found.shape[2:])
 
     return jax.lax.map(member, (state.params, state.frozen))
