@@ -12,7 +12,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parent.parent
-FOLDERS = {"results": (".png", ".csv", ".gif"), "notebooks": (".ipynb",)}
+FOLDERS = {"results": (".png", ".csv", ".json", ".gif"), "notebooks": (".ipynb",)}
 RESULT = re.compile(r"^<!-- result: ([\w.]+) -->$", re.MULTILINE)
 SECTION = re.compile(r"^<!-- section: (.+) -->$", re.MULTILINE)
 

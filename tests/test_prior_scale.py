@@ -67,6 +67,7 @@ def test_what_is_proposed_does_not_depend_on_the_scale_at_hand():
     assert small == large
 
 
+@pytest.mark.slow
 def test_auto_is_a_number_by_the_time_a_run_begins(tmp_path):
     agent = Explorer("gymnasium:CartPole-v1", prior_scale="auto", **FEW)
     assert (

@@ -37,6 +37,7 @@ def test_agreement_accepts_the_right_distribution_and_no_other():
     assert agreement(samples * [1.1, 1.0], mean, cov)[1] < 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", [1, 2])
 def test_a_wrong_noise_or_prior_fails_lemma_3(form):
     """Members fitted with twice the noise, or half the prior variance, are not samples of this posterior."""
@@ -47,6 +48,7 @@ def test_a_wrong_noise_or_prior_fails_lemma_3(form):
         assert min(agreement(theta, mean, cov)) < 1e-6
 
 
+@pytest.mark.slow
 def test_a_regulariser_over_n_fails_lemma_1():
     """Divided by the number of examples it would not be equation (1), and copies of the data would matter."""
     over_n = L2(PENALTY * EXAMPLES, to="zero", reading="posterior")

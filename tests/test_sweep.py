@@ -146,6 +146,7 @@ def test_a_median_has_an_interval_and_runs_that_did_not_learn_count():
         median_interval([])
 
 
+@pytest.mark.slow
 def test_compare_is_one_table_one_picture_and_goes_on(tmp_path):
     """Real processes; a second call with another agent runs that one only and shows both."""
     common = {"sizes": (4,), "seeds": 1, "episodes": 60, "out": tmp_path}

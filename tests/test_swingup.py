@@ -70,6 +70,7 @@ def test_budgets_of_the_figures_ask_for_three_seeds_or_more():
             assert len(runs) == len(tasks) >= 3 * len(names)
 
 
+@pytest.mark.slow
 def test_bsuites_score_is_half_for_what_was_earned_and_half_for_one_good_episode():
     poor = {"size": 1, "mean_return": -20.0, "best": 0.0, "last_50": -10.0}
     good = {"size": 2, "mean_return": 350.0, "best": 101.0, "last_50": 600.0}
@@ -113,6 +114,7 @@ def can_render():
     return True
 
 
+@pytest.mark.slow
 def test_watching_says_what_it_cannot_do(tmp_path, capsys):
     assert main(["watch", str(tmp_path / "nothing")]) == 2
     assert "contains no run" in capsys.readouterr().err

@@ -167,6 +167,7 @@ def test_a_folder_with_a_run_is_not_overwritten_by_accident(tmp_path, capsys):
         train(**RUN, episodes=5, out=tmp_path / "nothing", resume=True)
 
 
+@pytest.mark.slow
 def test_what_a_finished_run_learned_is_what_it_saved(tmp_path, monkeypatch):
     """Whatever is left of the last chunk: 99 episodes of 10 steps are fewer than one."""
     monkeypatch.setattr(scan, "CHUNK", 1000)
