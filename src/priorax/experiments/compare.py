@@ -13,9 +13,9 @@ from priorax.checks import positive_int
 from priorax.envs import environments, make_environment
 from priorax.experiments import Report, Result, prepare_folder
 from priorax.experiments.sweep import hours, run_sweep, task
-from priorax.report.learning_times import median_table, times_to_learn
+from priorax.report.learning_times import median_table, times_figure
 from priorax.report.looks import LOOKS, Look
-from priorax.report.plots import panels, save_figure
+from priorax.report.plots import save_figure
 from priorax.report.rows import Row
 from priorax.training.setup import choose_backend
 
@@ -100,10 +100,8 @@ def figure(rows: Sequence[Row]) -> Figure:
     Returns:
         The figure.
     """
-    drawing, axes = panels(1, 1, width=8.0, height=4.6)
     names = list(dict.fromkeys(row["name"] for row in rows))
-    times_to_learn(axes[0, 0], rows, {name: _look(name, i) for i, name in enumerate(names)}, beside=True)
-    return drawing
+    return times_figure(rows, {name: _look(name, i) for i, name in enumerate(names)})
 
 
 def _look(name: str, place: int) -> Look:

@@ -13,9 +13,8 @@ from matplotlib.figure import Figure
 from priorax.experiments.figure3 import FIRST_SEED
 from priorax.experiments.search import CHOSEN
 from priorax.experiments.sweep import task
-from priorax.report.learning_times import median_table, times_to_learn
+from priorax.report.learning_times import median_table, times_figure
 from priorax.report.looks import LOOKS, Look
-from priorax.report.plots import panels
 from priorax.report.rows import Row
 
 SCALES = {"quick": (0.01, 0.1, 1.0), "full": (0.001, 0.01, 0.1, 1.0, 10.0)}
@@ -74,9 +73,7 @@ def figure(rows: list[Row]) -> Figure:
     Returns:
         The figure.
     """
-    drawing, axes = panels(1, 1, width=8.0, height=4.6)
-    times_to_learn(axes[0, 0], rows, looks(), beside=True)
-    return drawing
+    return times_figure(rows, looks())
 
 
 def summary(rows: list[Row]) -> list[tuple[str, ...]]:

@@ -17,9 +17,8 @@ from matplotlib.figure import Figure
 from priorax.analysis.parallel import Task
 from priorax.experiments.search import CHOSEN
 from priorax.experiments.sweep import task
-from priorax.report.learning_times import median_table, times_to_learn
+from priorax.report.learning_times import median_table, times_figure
 from priorax.report.looks import looks_of
-from priorax.report.plots import panels
 from priorax.report.rows import Row
 
 METHODS = ("bsp", "bsp paper", "bsr", "bs", "eps_greedy", "eps_greedy long")
@@ -92,9 +91,7 @@ def figure(rows: list[Row]) -> Figure:
     Returns:
         The figure.
     """
-    drawing, axes = panels(1, 1, width=8.4, height=4.8)
-    times_to_learn(axes[0, 0], rows, looks_of(METHODS), beside=True)
-    return drawing
+    return times_figure(rows, looks_of(METHODS))
 
 
 def summary(rows: list[Row]) -> list[tuple[str, ...]]:

@@ -12,9 +12,8 @@ from matplotlib.figure import Figure
 from priorax.experiments.figure3 import FIRST_SEED
 from priorax.experiments.search import CHOSEN
 from priorax.experiments.sweep import task
-from priorax.report.learning_times import median_table, times_to_learn
+from priorax.report.learning_times import median_table, times_figure
 from priorax.report.looks import looks_of
-from priorax.report.plots import panels
 from priorax.report.rows import Row
 
 METHODS = ("bsp", "noisy", "dropout", "bbb", "c51", "qr")
@@ -73,9 +72,7 @@ def figure(rows: list[Row]) -> Figure:
     Returns:
         The figure.
     """
-    drawing, axes = panels(1, 1, width=8.0, height=4.6)
-    times_to_learn(axes[0, 0], rows, looks_of(METHODS), beside=True)
-    return drawing
+    return times_figure(rows, looks_of(METHODS))
 
 
 def summary(rows: list[Row]) -> list[tuple[str, ...]]:

@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from priorax.report.intervals import median_interval
 from priorax.report.looks import Look
+from priorax.report.plots import panels
 from priorax.report.rows import Row
 
 
@@ -32,7 +34,7 @@ def seeds_of(rows: Iterable[Any], **values: Any) -> list[float]:
     ]
 
 
-def times_to_learn(axis: Axes, rows: Sequence[Row], looks: Mapping[str, Look], beside: bool = False) -> None:
+def times_to_learn(axis: Axes, rows: Sequence[Row], looks: Mapping[str, Look]) -> None:
     """Plot the learning time against size: the median with its 95% bootstrap interval, and every run as a small marker.
 
     Methods are drawn side by side, so that none hides another. Above the dotted line: how many of a size's runs did not
@@ -42,7 +44,6 @@ def times_to_learn(axis: Axes, rows: Sequence[Row], looks: Mapping[str, Look], b
         axis: The axes to draw on.
         rows: Rows, one per run.
         looks: Looks by name; names without rows are left out.
-        beside: Whether the legend is outside the axes.
     """
     looks = {name: look for name, look in looks.items() if any(row["name"] == name for row in rows)}
     sizes = sorted({row["size"] for row in rows})
@@ -87,10 +88,22 @@ def times_to_learn(axis: Axes, rows: Sequence[Row], looks: Mapping[str, Look], b
     axis.set(yscale="log", xlabel="DeepSea size N", ylabel="episodes to learn")
     axis.set_ylim(None, top * 1.35 * 1.45 ** len(looks) if failed else top * 1.3)
     axis.set_xticks(sizes, [str(size) for size in sizes])
-    if beside:
-        axis.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8, frameon=False)
-    else:
-        axis.legend(loc="lower right", fontsize=8)
+    axis.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8, frameon=False)
+
+
+def times_figure(rows: Sequence[Row], looks: Mapping[str, Look]) -> Figure:
+    """Plot the learning time against size in a figure of its own.
+
+    Args:
+        rows: Rows, one per run.
+        looks: Looks by name; names without rows are left out.
+
+    Returns:
+        The figure.
+    """
+    drawing, axes = panels(1, 1, width=8.2, height=4.6)
+    times_to_learn(axes[0, 0], rows, looks)
+    return drawing
 
 
 def median_table(rows: Sequence[Row], labels: Mapping[str, str]) -> list[tuple[str, ...]]:
