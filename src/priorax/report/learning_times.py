@@ -50,10 +50,11 @@ def times_to_learn(axis: Axes, rows: Sequence[Row], looks: Mapping[str, Look]) -
     most = {name: max(row["most_episodes"] for row in rows if row["name"] == name) for name in looks}
     top = max(most.values())
     gap = min((b - a for a, b in itertools.pairwise(sizes)), default=1)
+    width = min(0.6 * gap, 0.12 * (sizes[-1] - sizes[0]) or 0.6)
     failed = False
     for place, (name, look) in enumerate(looks.items()):
         mine = [row for row in rows if row["name"] == name]
-        shift = 0.7 * gap * ((place + 0.5) / len(looks) - 0.5)
+        shift = width * ((place + 0.5) / len(looks) - 0.5)
         middle = {}
         for size in sorted({row["size"] for row in mine}):
             found = seeds_of(mine, size=size)
