@@ -6,7 +6,7 @@ import pytest
 from conftest import sweep_row
 from priorax.agents import build, settings
 from priorax.envs.interface import TaskSpec
-from priorax.experiments import reproduce, sweep
+from priorax.experiments import gymnasium_tasks, reproduce, sweep
 from priorax.experiments.gymnasium_tasks import (
     BLOCKS,
     CALM,
@@ -134,7 +134,7 @@ def test_curves_are_smoothed_by_what_was_before():
 
 
 @pytest.mark.slow
-def test_a_real_run_gives_rows_once(tmp_path):
+def test_a_real_run_gives_rows_once(tmp_path, monkeypatch):
     """One process, a few steps; a second time nothing is run."""
     pytest.importorskip("gymnasium")
     item = next(item for item in tasks() if item.name == "bsp" and "CartPole" in item.arguments["env"])
@@ -145,5 +145,6 @@ def test_a_real_run_gives_rows_once(tmp_path):
     assert len(said) == 3, "once before the run, once after it, once when there was nothing to do"
     rows = read_rows(path)
     assert len(rows) == BLOCKS and rows[-1]["step"] == 200 and rows[-1]["mean_return"] > 5
+    monkeypatch.setattr(gymnasium_tasks, "ladders", lambda budget: [ladder])
     drawn = reproduce("gymnasium", "quick", tmp_path, draw_only=True)
     assert all(found.exists() for found in drawn.paths) and len(drawn.summary) == len(GAMES) * 2 + 1
