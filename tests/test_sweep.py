@@ -5,7 +5,7 @@ import json
 import pytest
 
 from conftest import sweep_row, write_sweep
-from priorax.analysis.parallel import climb
+from priorax.analysis.parallel import Task, climb
 from priorax.experiments import (
     ablation,
     bsuite,
@@ -85,6 +85,26 @@ def test_rows_of_other_settings_are_kept_and_not_shown_and_known_runs_are_not_re
     shown = sweep.run_sweep("test", "quick", [[[item]]], path, lambda share, what: None)
     assert len(shown) == 1 and shown[0]["settings"] == row["settings"]
     assert path.read_bytes() == before, "nothing is rewritten"
+
+
+def count(size, seed):
+    """A measurement that gives two rows, with columns of its own."""
+    return [{"env": "counted", "bandit": i, "number": size + seed} for i in range(2)]
+
+
+def test_a_measurement_is_made_once_and_all_its_rows_are_shown(tmp_path, monkeypatch):
+    def in_process(ladders, done):
+        for (item,) in (level for ladder_ in ladders for level in ladder_):
+            if done(item) is None:
+                yield item, item.measure(**item.arguments)
+
+    monkeypatch.setattr(sweep, "climb", in_process)
+    ladders = [[[Task("counts", {"size": 3, "seed": seed}, count)]] for seed in range(2)]
+    path, said = tmp_path / "rows.csv", []
+    for _ in range(2):
+        rows = sweep.run_sweep("test", "quick", ladders, path, lambda share, what: said.append(what))
+    assert [(row["seed"], row["bandit"], row["number"]) for row in rows] == [(0, 0, 3), (0, 1, 3), (1, 0, 4), (1, 1, 4)]
+    assert said[-1] == "2 of at most 2 runs" and len(said) == 4, "the second time nothing is measured"
 
 
 def test_a_setting_that_is_new_since_a_row_was_made_counts_as_its_default(tmp_path):

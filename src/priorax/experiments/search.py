@@ -91,7 +91,7 @@ def rank(rows: list[Row], method: str, changes: Changes) -> tuple[float, ...]:
     Returns:
         Numbers to sort by; larger is better.
     """
-    mine = where(rows, name=method, changes=words(changes)) if changes else []
+    mine = where(rows, name=method, changes=words(changes))
     by_size = {size: seeds_of(mine, size=size) for size in sorted({row["size"] for row in mine})}
     every = max((size for size, found in by_size.items() if np.all(np.isfinite(found))), default=0)
     some = max((size for size, found in by_size.items() if np.any(np.isfinite(found))), default=0)

@@ -274,5 +274,7 @@ def _hash(text: str) -> str:
 
 
 def _identity(row: Any) -> tuple[str, ...]:
-    names = ("name", "agent", "env", "size", "seed", "most_episodes", "learned_after", "settings")
+    """Identify a run by the columns that `_row` gives it; those of a measurement are its arguments."""
+    run = ("agent", "env", "size", "most_episodes", "learned_after") if "agent" in row else ()
+    names = ("name", "seed", "settings", *run)
     return tuple(str(row.get(name, "")) for name in names)

@@ -313,7 +313,7 @@ def works_in_noise(method: str, seeds: int, steps: int) -> Measured:
         The rows: one for each bandit, with its regret.
     """
     last = regret_curve(method, "linear", steps, seeds)[:, -1]
-    return [{"seed": seed, "number": float(regret)} for seed, regret in enumerate(last)]
+    return [{"bandit": i, "number": float(regret)} for i, regret in enumerate(last)]
 
 
 def prior_effect(method: str, seed: int, steps: int) -> Measured:

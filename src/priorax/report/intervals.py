@@ -1,8 +1,8 @@
 """Medians of learning times with bootstrap intervals; runs that did not learn count as infinitely long."""
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -67,11 +67,11 @@ def mean_interval(values: Sequence[float]) -> Estimate:
     return _interval(values, np.mean)
 
 
-def _interval(values: Sequence[float], statistic: object) -> Estimate:
+def _interval(values: Sequence[float], statistic: Callable[..., Any]) -> Estimate:
     if len(values) == 0:
         raise ValueError("values=[] has no runs; pass at least one")
     finite = np.minimum(np.asarray(values, float), _NEVER)
-    value = float(statistic(finite))  # type: ignore[operator]
+    value = float(statistic(finite))
     if len(finite) == 1 or np.ptp(finite) == 0:
         return Estimate(*(_back(value),) * 3)
     found = stats.bootstrap(
