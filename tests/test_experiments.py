@@ -6,6 +6,7 @@ import pytest
 
 from priorax.experiments import NAMES, reproduce
 from priorax.experiments.table1 import CIRCLE, CROSS, PAPER, ROWS, THRESHOLDS, TICK, Threshold
+from priorax.experiments.table1_measurements import multi_step
 from priorax.report.plots import save_figure
 from priorax.report.rows import read_rows, where, write_rows
 
@@ -137,9 +138,8 @@ def test_table_1_a_collapsed_spread_is_a_cross_and_a_mark_near_its_threshold_is_
 
 @pytest.mark.slow
 def test_doubt_travels_along_a_chain_for_an_ensemble_and_not_for_dropout():
-    module = importlib.import_module("priorax.experiments.table1")
-    assert module.multi_step("bsp", 0, 1500)[0]["number"] > 0.8
-    assert module.multi_step("dropout", 0, 1500)[0]["number"] < 0.3
+    assert multi_step("bsp", 0, 1500)[0]["number"] > 0.8
+    assert multi_step("dropout", 0, 1500)[0]["number"] < 0.3
 
 
 def test_rows_come_back_as_they_were(tmp_path):

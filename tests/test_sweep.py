@@ -1,6 +1,7 @@
 """Ladders of runs over processes, and the experiments made of them."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from priorax.experiments import (
     ablation,
     bsuite,
     curves,
+    experiment,
     figure3,
     figure4,
     figure8,
@@ -152,6 +154,52 @@ def test_the_search_prefers_what_all_seeds_learn_then_any_then_the_time():
     assert search.best(found, "bs") == third, "the same, sooner"
     assert search.figure(found).axes
     assert search.summary(found)[1][1] == search.words(third)
+
+
+def test_the_chosen_settings_are_the_best_of_the_committed_rows():
+    path = Path(__file__).parent.parent / "results" / "search_full.csv"
+    rows = sweep.select(path, search.ladders("full")) if path.exists() else []
+    found = {method for method in search.GRIDS if any(row["name"] == method for row in rows)}
+    assert {method: search.best(rows, method) for method in search.CHOSEN if method in found} == search.CHOSEN
+
+
+@pytest.mark.parametrize("name", ["figure3", "figure9", "figure10", "table1"])
+def test_full_refuses_rivals_without_a_choice_and_quick_says_that_they_have_defaults(name, tmp_path, monkeypatch):
+    module, started = experiment(name), []
+    monkeypatch.setattr("priorax.experiments.run_sweep", lambda *_: started.append(name))
+    monkeypatch.setattr("priorax.experiments.rows_of", lambda *_: [])
+    monkeypatch.setattr("priorax.experiments.save_figure", lambda *_: [])
+    monkeypatch.setattr(module, "figure", lambda rows: None)
+    monkeypatch.setattr(module, "summary", lambda rows: [])
+    first, *others = module.RIVALS
+    monkeypatch.setattr(search, "CHOSEN", {})
+    with pytest.raises(
+        ValueError, match=rf"{name} needs settings .* {first}.*`priorax reproduce search --budget full`"
+    ):
+        reproduce(name, "full", tmp_path)
+    assert not started
+    said = []
+    reproduce(name, "quick", tmp_path, announce=said.append)
+    assert started == [name] and first in said[0] and "defaults" in said[0]
+    monkeypatch.setattr(search, "CHOSEN", {agent: search.GRIDS[agent][0] for agent in others})
+    with pytest.raises(ValueError, match=f"for {first};"):
+        reproduce(name, "full", tmp_path)
+    search.CHOSEN[first] = search.GRIDS[first][0]
+    said.clear()
+    reproduce(name, "full", tmp_path, announce=said.append)
+    assert started == [name, name] and not any("defaults" in words for words in said)
+    runs = [item for ladder_ in module.ladders("full") for level in ladder_ for item in level if not item.measure]
+    changed = {item.arguments["agent"]: item.arguments["changes"] for item in runs if item.name != "eps_greedy long"}
+    expected = {**search.CHOSEN, "bsp": {}}
+    for agent, changes in changed.items():
+        kept = {setting: value for setting, value in expected[agent].items() if setting != "bonus_scale"}
+        assert kept.items() <= changes.items(), agent
+
+
+def test_bsp_alone_needs_no_choice():
+    assert search.chosen("bsp") == {}
+    agents = {i.arguments["agent"] for ladder_ in figure8.ladders("full") for level in ladder_ for i in level}
+    assert agents == {"bsp"} and not hasattr(figure8, "RIVALS")
 
 
 def test_a_median_has_an_interval_and_runs_that_did_not_learn_count():

@@ -2,7 +2,8 @@
 
 `run(budget, report)` yields rows, `figure(rows)` plots them without training, and `summary(rows)` tabulates what they
 show. Experiments that consist of many runs have `ladders(budget)` instead of `run` (see `sweep`): they can be
-interrupted and continued. An experiment with `SAME_RUNS = "other"` shows the rows of another one.
+interrupted and continued. An experiment with `SAME_RUNS = "other"` shows the rows of another one. `RIVALS` names the
+agents whose settings the equal search chooses (`search`).
 """
 
 import importlib
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from priorax.checks import one_of
+from priorax.experiments.search import check_choices
 from priorax.experiments.sweep import ROWS_VERSION, hours, run_sweep, select, time_to_learn
 from priorax.names import EXPERIMENTS
 from priorax.report.plots import save_figure
@@ -62,7 +64,8 @@ def reproduce(
         Rows, files and a summary table.
 
     Raises:
-        ValueError: If the name or the budget is unknown.
+        ValueError: If the name or the budget is unknown, or if `full` needs settings that the equal search has not
+            chosen yet.
         FileNotFoundError: If there are no rows to draw.
         OSError: If the folder cannot be written.
     """
@@ -74,6 +77,8 @@ def reproduce(
         if not path.exists():
             raise FileNotFoundError(f"there are no rows in {path} to draw; run the experiment first")
     elif hasattr(module, "ladders"):
+        if warning := check_choices(name, getattr(module, "RIVALS", ()), budget):
+            announce(warning)
         if budget == "full" and hasattr(module, "NEEDS"):
             announce(module.NEEDS)
         most = hours(module.ladders(budget))

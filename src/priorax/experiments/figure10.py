@@ -11,12 +11,13 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from priorax.experiments.figure3 import FIRST_SEED
-from priorax.experiments.search import CHOSEN
+from priorax.experiments.search import chosen
 from priorax.experiments.sweep import task
 from priorax.report.learning_times import median_table, times_figure
 from priorax.report.looks import LOOKS, Look
 from priorax.report.rows import Row
 
+RIVALS = ("ucb",)
 SCALES = {"quick": (0.01, 0.1, 1.0), "full": (0.001, 0.01, 0.1, 1.0, 10.0)}
 SIZES = {"quick": (5, 8, 10, 12), "full": (5, 8, 10, 12, 15, 20)}
 SEEDS = {"quick": 2, "full": 5}
@@ -34,7 +35,7 @@ def variants(budget: str) -> dict[str, tuple[str, dict[str, Any]]]:
     Returns:
         Agent and changed settings of each variant, by name.
     """
-    swept = {f"β={scale:g}": ("ucb", {**CHOSEN.get("ucb", {}), "bonus_scale": scale}) for scale in SCALES[budget]}
+    swept = {f"β={scale:g}": ("ucb", {**chosen("ucb"), "bonus_scale": scale}) for scale in SCALES[budget]}
     return {"bsp": ("bsp", {}), **swept}
 
 

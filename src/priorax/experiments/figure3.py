@@ -2,7 +2,7 @@
 dithering.
 
 Each method goes through the sizes until all its seeds fail. Network, optimiser, minibatches and updates are the same
-for all (the preset `tuned`), but for the settings that the equal search chose for each rival (`search.CHOSEN`). BSP is
+for all (the preset `tuned`), but for the settings that the equal search chose for each rival (`search`). BSP is
 shown with the preset `tuned`, and with the paper's own settings (the preset `paper`, appendix B), which learn only at
 the end of episodes and get ten times as many. Epsilon-greedy is shown with the paper's annealing over 2,000 episodes,
 and annealed from 1 over the whole budget of BSP.
@@ -10,18 +10,20 @@ and annealed from 1 over the whole budget of BSP.
 Seeds from 200 on: no setting was chosen on them.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from matplotlib.figure import Figure
 
 from priorax.analysis.parallel import Task
-from priorax.experiments.search import CHOSEN
+from priorax.experiments.search import chosen
 from priorax.experiments.sweep import task
 from priorax.report.learning_times import median_table, times_figure
 from priorax.report.looks import looks_of
 from priorax.report.rows import Row
 
 METHODS = ("bsp", "bsp paper", "bsr", "bs", "eps_greedy", "eps_greedy long")
+RIVALS = ("bsr", "bs", "eps_greedy")
 FIRST_SEED = 200
 """First seed; no setting was chosen on these seeds."""
 SIZES: dict[str, dict[str, tuple[int, ...]]] = {
@@ -52,11 +54,12 @@ def seeds(budget: str, method: str, size: int) -> range:
     return range(FIRST_SEED, FIRST_SEED + count)
 
 
-def ladders(budget: str) -> list[Any]:
+def ladders(budget: str, methods: Sequence[str] = METHODS) -> list[Any]:
     """List a ladder of sizes for each method.
 
     Args:
         budget: Size of the experiment, `quick` or `full`.
+        methods: Names of the methods.
 
     Returns:
         Ladders of tasks (`priorax.analysis.parallel`).
@@ -66,7 +69,7 @@ def ladders(budget: str) -> list[Any]:
             [_task(method, size, seed, MOST_EPISODES[budget][method]) for seed in seeds(budget, method, size)]
             for size in SIZES[budget][method]
         ]
-        for method in METHODS
+        for method in methods
     ]
 
 
@@ -76,7 +79,7 @@ def _task(method: str, size: int, seed: int, episodes: int) -> Task:
         return task(method, agent, size, seed, episodes).asking(preset="paper")
     if method == "bsp":
         return task(method, agent, size, seed, episodes)
-    changes = dict(CHOSEN.get(agent, {}))
+    changes = dict(chosen(agent))
     if method == "eps_greedy long":
         changes |= {"epsilon": 1.0, "epsilon_episodes": episodes}
     return task(method, agent, size, seed, episodes, **changes)

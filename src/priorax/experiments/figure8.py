@@ -1,5 +1,5 @@
-"""Figure 8: the runs of figure 3 on logarithmic axes, against episodes and against gradient steps, with the exponent of
-N fitted on BSP's runs, and N³.
+"""Figure 8: the runs of BSP in figure 3 on logarithmic axes, against episodes and against gradient steps, with the
+fitted exponent of N, and N³.
 
 An episode of DeepSea has N steps, so that learning at each step makes N updates in an episode, and the exponent in
 updates is one larger. The paper's own settings make one update in an episode.
@@ -23,7 +23,18 @@ SAME_RUNS = "figure3"
 SHOWN = ("bsp", "bsp paper")
 LARGE = 30
 """Sizes from here on have a fit of their own: the exponent grows with N."""
-ladders = figure3.ladders
+
+
+def ladders(budget: str) -> list[Any]:
+    """List a ladder of sizes for BSP with each preset: those of figure 3.
+
+    Args:
+        budget: Size of the experiment, `quick` or `full`.
+
+    Returns:
+        Ladders of tasks (`priorax.analysis.parallel`).
+    """
+    return figure3.ladders(budget, SHOWN)
 
 
 def slope(rows: list[Row], least: int = 0, name: str = "bsp", unit: str = "episodes_to_learn") -> Estimate:

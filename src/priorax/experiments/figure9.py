@@ -4,34 +4,22 @@ settings (`search`), compared with BSP.
 Seeds from 200 on: no setting was chosen on them. The paper tunes up to 50,000 episodes, `full` here up to 3,000.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from matplotlib.figure import Figure
 
 from priorax.experiments.figure3 import FIRST_SEED
-from priorax.experiments.search import CHOSEN
+from priorax.experiments.search import chosen
 from priorax.experiments.sweep import task
 from priorax.report.learning_times import median_table, times_figure
 from priorax.report.looks import looks_of
 from priorax.report.rows import Row
 
 METHODS = ("bsp", "noisy", "dropout", "bbb", "c51", "qr")
+RIVALS = METHODS[1:]
 SIZES = {"quick": (5, 8, 10, 12), "full": (5, 8, 10, 12, 15, 20)}
 SEEDS = {"quick": 2, "full": 5}
 MOST_EPISODES = {"quick": 500, "full": 3000}
-
-
-def chosen(method: str) -> Mapping[str, Any]:
-    """Return the settings that the equal search chose for a rival; for BSP none, since it is shown with `tuned`.
-
-    Args:
-        method: Name of the method.
-
-    Returns:
-        Changed settings.
-    """
-    return {} if method == "bsp" else CHOSEN.get(method, {})
 
 
 def ladders(budget: str) -> list[Any]:
@@ -46,17 +34,7 @@ def ladders(budget: str) -> list[Any]:
     seeds = range(FIRST_SEED, FIRST_SEED + SEEDS[budget])
     return [
         [
-            [
-                task(
-                    method,
-                    method,
-                    size,
-                    seed,
-                    MOST_EPISODES[budget],
-                    **chosen(method),
-                )
-                for seed in seeds
-            ]
+            [task(method, method, size, seed, MOST_EPISODES[budget], **chosen(method)) for seed in seeds]
             for size in SIZES[budget]
         ]
         for method in METHODS

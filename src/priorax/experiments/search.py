@@ -6,7 +6,7 @@ larger than this one and is not kept as rows. Exact methods are searched too.
 """
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,7 +46,46 @@ GRIDS: dict[str, list[Changes]] = {
 }
 """Twelve settings of each method. Epsilon is annealed to zero over 2,000 episodes, as in the paper."""
 CHOSEN: dict[str, Changes] = {}
-"""What `best` chooses from the committed rows; a test compares the two."""
+"""What `best` chooses from the committed rows (`results/search_full.csv`), by method; a test compares the two."""
+
+
+def chosen(agent: str) -> Changes:
+    """Return the settings that the search chose for an agent.
+
+    Args:
+        agent: Name of the agent.
+
+    Returns:
+        Changes to the preset `tuned`; none for BSP, which is shown with `tuned` itself, and none for an agent without a
+        choice (see `check_choices`).
+    """
+    return {} if agent == "bsp" else CHOSEN.get(agent, {})
+
+
+def check_choices(name: str, agents: Sequence[str], budget: str) -> str | None:
+    """Check that the search has chosen the settings of the agents that an experiment compares BSP with.
+
+    Args:
+        name: Name of the experiment.
+        agents: Names of these agents.
+        budget: Size of the experiment, `quick` or `full`.
+
+    Returns:
+        With `quick`, a message that names the agents that run with their defaults; None if there are none.
+
+    Raises:
+        ValueError: With `full`, if the search has not chosen the settings of all these agents.
+    """
+    missing = ", ".join(agent for agent in agents if agent not in CHOSEN)
+    if not missing:
+        return None
+    if budget == "quick":
+        return f"no settings have been chosen for {missing}: budget=quick runs them with the defaults of `tuned`"
+    raise ValueError(
+        f"budget={budget!r} of {name} needs settings chosen by the equal search for {missing}; run `priorax reproduce "
+        "search --budget full`, then copy its choices into `CHOSEN` in priorax/experiments/search.py, or use "
+        "`--budget quick`, which runs them with defaults"
+    )
 
 
 def words(changes: Changes) -> str:
