@@ -1,20 +1,43 @@
-"""What the texts say, computed from the rows in results/: one small function for each kind of statement."""
+"""The sources of measured numbers in the texts: small functions that compute a number or a table from committed files.
+
+Most read the rows of an experiment, `results/FILE.csv`. Keyword arguments that are not named below select rows by the
+values of columns, as in `method=bsp` or, for a range of numbers, `x=-1..1`; underscores stand for spaces there.
+"""
 
 import functools
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from priorax.experiments import experiment, rows_of
+from priorax.experiments.bsuite_rules import learned_in_time, swingup_score
 from priorax.report.intervals import median_interval
-from priorax.report.learning_times import seeds_of
-from priorax.report.rows import Row, where
+from priorax.report.learning_times import median_table, seeds_of
+from priorax.report.rows import Row, read_rows
 
 ROOT = Path(__file__).parent.parent
 SOURCES: dict[str, Callable[..., str]] = {}
+NUMBER = re.compile(r"-?\d+(\.\d+)?(e-?\d+)?")
+STATISTICS: dict[str, Callable[[list[float]], Any]] = {
+    "mean": np.mean,
+    "median": np.median,
+    "min": np.min,
+    "max": np.max,
+    "last": lambda values: values[-1],
+    "count": len,
+}
+OPTIONS = ("how", "each", "tail", "form")
+"""Arguments of `statistic` that texts may give."""
+PEERS = {
+    "deep_sea": "1.00 by the picture in bsuite's repository and by table 13 of the DreamerV3 paper",
+    "deep_sea_stochastic": "0.87 by the picture in bsuite's repository, 0.90 by table 13 of the DreamerV3 paper",
+    "cartpole_swingup": "0.28 by the picture in bsuite's repository, 0.15 by table 13 of the DreamerV3 paper",
+}
+"""Scores of bsuite's `boot_dqn` that others published, with where."""
 
 
 def source(name: str) -> Callable[[Callable[..., str]], Callable[..., str]]:
@@ -36,7 +59,7 @@ def source(name: str) -> Callable[[Callable[..., str]], Callable[..., str]]:
 
 @functools.cache
 def rows(name: str, budget: str = "full") -> list[Row]:
-    """Read the rows of an experiment once.
+    """Read the rows of an experiment that this version would make, once.
 
     Args:
         name: Name of the experiment.
@@ -46,6 +69,45 @@ def rows(name: str, budget: str = "full") -> list[Row]:
         The rows.
     """
     return rows_of(name, budget, ROOT / "results")
+
+
+@functools.cache
+def file_rows(file: str) -> list[Row]:
+    """Read all rows of a file, once; those of earlier versions have other columns.
+
+    Args:
+        file: Name of the file in results/, without its suffix.
+
+    Returns:
+        The rows.
+    """
+    return list[Row](read_rows(ROOT / "results" / f"{file}.csv"))
+
+
+def select(found: Iterable[Row], **values: str) -> list[Row]:
+    """Select rows by the values of columns.
+
+    Args:
+        found: The rows.
+        **values: Values as text, by column; underscores stand for spaces, `low..high` for a range of numbers.
+
+    Returns:
+        The rows that have all of these values.
+
+    Raises:
+        ValueError: If there are none, which is most often an error of spelling.
+    """
+
+    def same(value: Any, text: str) -> bool:
+        if isinstance(value, int | float):
+            low, _, high = text.partition("..")
+            return bool(NUMBER.fullmatch(low)) and float(low) <= value <= float(high or low)
+        return str(value).replace(" ", "_") == text.replace(" ", "_")
+
+    mine = [row for row in found if all(same(row.get(name, ""), text) for name, text in values.items())]
+    if not mine:
+        raise ValueError(f"no rows have {values}; look at the columns of the file")
+    return mine
 
 
 def table(lines: list[tuple[str, ...]]) -> str:
@@ -68,53 +130,192 @@ def summary(name: str, budget: str = "full") -> str:
     return table(experiment(name).summary(rows(name, budget)))
 
 
+@source("times")
+def times(file: str, label: str = "name", **values: str) -> str:
+    """A table of the median learning times in a file, by a column and size, with intervals and runs that learned."""
+    mine = [{**row, "name": str(row.get(label, ""))} for row in select(file_rows(file), **values)]
+    return table(median_table(mine, {name: name for name in dict.fromkeys(row["name"] for row in mine)}))
+
+
 @source("time")
 def time(name: str, method: str, N: str, budget: str = "full") -> str:
-    """The median time to learn DeepSea, with its interval."""
-    return median_interval(seeds_of(rows(name, budget), name=method.replace("_", " "), size=int(N))).words()
+    """The median learning time on DeepSea, with its interval."""
+    return median_interval(seeds_of(select(rows(name, budget), name=method, size=N))).words()
 
 
 @source("median")
-def median(name: str, method: str, N: str, budget: str = "full") -> str:
-    """The median time to learn DeepSea."""
-    return f"{median_interval(seeds_of(rows(name, budget), name=method.replace('_', ' '), size=int(N))).value:,.0f}"
+def median(method: str, N: str, name: str = "", budget: str = "full", file: str = "", **values: str) -> str:
+    """The median learning time on DeepSea, of an experiment or of all rows of a file."""
+    found = file_rows(file) if file else rows(name, budget)
+    return f"{median_interval(seeds_of(select(found, name=method, size=N, **values))).value:,.0f}"
 
 
 @source("learned")
-def learned(name: str, method: str, N: str, budget: str = "full") -> str:
-    """How many runs learned DeepSea."""
-    found = seeds_of(rows(name, budget), name=method.replace("_", " "), size=int(N))
+def learned(method: str, N: str, name: str = "", budget: str = "full", file: str = "", **values: str) -> str:
+    """How many runs learned DeepSea, of an experiment or of all rows of a file."""
+    rows_ = file_rows(file) if file else rows(name, budget)
+    found = seeds_of(select(rows_, name=method, size=N, **values))
     return f"{int(np.sum(np.isfinite(found)))} of {len(found)}"
 
 
-@source("largest")
-def largest(name: str, method: str, share: str = "all", budget: str = "full") -> str:
-    """The largest DeepSea that all, most or any runs of a method learned."""
-    mine = where(rows(name, budget), name=method.replace("_", " "))
-    least = {"all": 1.0, "most": 0.500001, "any": 1e-9}[share]
-    sizes = sorted({row["size"] for row in mine})
-    good = [size for size in sizes if np.mean(np.isfinite(seeds_of(mine, size=size))) >= least]
-    return str(max(good, default=0))
+@source("ladders")
+def ladders(files: str) -> str:
+    """A table of the largest DeepSea that each agent learned: by all seeds with one setting, and by any run."""
+    lines: list[tuple[str, ...]] = [
+        ("agent", "settings", "seeds", "episodes", "largest N tried", "by all seeds", "by any seed", "rows")
+    ]
+    for file in files.split(","):
+        found = file_rows(file)
+        for agent in dict.fromkeys(row["agent"] for row in found):
+            mine = [row for row in found if row["agent"] == agent]
+            settings, seeds = (len({row[name] for row in mine}) for name in ("settings", "seed"))
+            learned_by = [
+                (row["size"], np.isfinite(seeds_of(mine, size=row["size"], settings=row["settings"]))) for row in mine
+            ]
+            every = max((size for size, runs in learned_by if runs.all()), default="none")
+            some = max((size for size, runs in learned_by if runs.any()), default="none")
+            most, top = (max(row[name] for row in mine) for name in ("most_episodes", "size"))
+            shown = (settings, seeds, f"{most:,}", top, every, some, f"`{file}.csv`")
+            lines.append((f"`{agent}`", *map(str, shown)))
+    return table(lines)
 
 
 @source("exponent")
 def exponent(method: str = "bsp", least: str = "0", unit: str = "episodes_to_learn", budget: str = "full") -> str:
-    """The exponent of N in the time to learn, with its interval."""
-    return experiment("figure8").slope(rows("figure3", budget), int(least), method.replace("_", " "), unit).words(".2f")
+    """The exponent of N in the learning time, with its interval."""
+    return experiment("figure8").slope(rows("figure8", budget), int(least), method.replace("_", " "), unit).words(".2f")
 
 
 @source("deep_sea")
 def deep_sea(budget: str = "full") -> str:
-    """A table of the median times of BSP with their intervals, by size."""
-    mine = where(rows("figure3", budget), name="bsp")
+    """A table of the median learning times of BSP with their intervals, by size."""
+    mine = select(rows("figure8", budget), name="bsp")
     sizes = sorted({row["size"] for row in mine})
     estimates = [median_interval(seeds_of(mine, size=size)) for size in sizes]
     lines = [("N", *map(str, sizes)), ("median episodes", *(f"{found.value:,.0f}" for found in estimates))]
     return table([*lines, ("95% interval", *(f"{found.low:,.0f} to {found.high:,.0f}" for found in estimates))])
 
 
+def statistic(
+    found: list[Row], column: str, how: str = "mean", each: str = "", tail: str = "", form: str = ",.0f"
+) -> str:
+    """Format a statistic of a column.
+
+    Args:
+        found: The rows; those without the column are left out.
+        column: Name of the column.
+        how: Name of the statistic, one of `STATISTICS`.
+        each: A column by which to group rows; the statistics of all groups are listed.
+        tail: Number of rows at the end of each group to use; all if empty.
+        form: Format of numbers.
+
+    Returns:
+        The text.
+    """
+    groups: dict[Any, list[float]] = {}
+    for row in found:
+        if column in row:
+            groups.setdefault(row.get(each), []).append(row[column])
+    last = int(tail) if tail else 0
+    texts = [format(STATISTICS[how](group[-last:]), form) for group in groups.values()]
+    return ", ".join(re.sub(r"^-(?=[0.]*$)", "", text) for text in texts)
+
+
+@source("stat")
+def stat(file: str, column: str, **options: str) -> str:
+    """A statistic of a column; `each=seed`: one for each seed; `tail=5`: of the last five rows of each group."""
+    return statistic(select(file_rows(file), **_filters(options)), column, **_rest(options))
+
+
+def _filters(options: dict[str, str]) -> dict[str, str]:
+    return {name: text for name, text in options.items() if name not in OPTIONS}
+
+
+def _rest(options: dict[str, str]) -> dict[str, str]:
+    return {name: text for name, text in options.items() if name in OPTIONS}
+
+
+@source("ratio")
+def ratio(file: str, column: str, vary: str, of: str, to: str, form: str = ".1f", **values: str) -> str:
+    """The mean of a column in rows where `vary` is `of`, divided by that where it is `to`."""
+    top, bottom = (
+        np.mean([row[column] for row in select(file_rows(file), **values, **{vary: which})]) for which in (of, to)
+    )
+    return format(top / bottom, form)
+
+
+@source("pivot")
+def pivot(file: str, row: str, by: str, column: str, more: str = "", **options: str) -> str:
+    """A table of a statistic (see `stat`), one line for each value of `row`, one column for each value of `by`.
+
+    `more` names columns, separated by commas, whose values are shown as well.
+    """
+    mine = [found for found in select(file_rows(file), **_filters(options)) if column in found]
+    lines, heads = (list(dict.fromkeys(found[name] for found in mine)) for name in (row, by))
+
+    def cell(line: Any, head: Any) -> str:
+        own = [found for found in mine if found[row] == line and found[by] == head]
+        if not own:
+            return ""
+        return ", ".join(
+            [statistic(own, column, **_rest(options)), *(own[-1][name] for name in more.split(",") if name)]
+        )
+
+    return table([(row, *map(str, heads)), *((str(line), *(cell(line, head) for head in heads)) for line in lines)])
+
+
+@source("regrets")
+def regrets(file: str = "bandits") -> str:
+    """A table of the regret of each belief as a multiple of exact Thompson sampling's, and how it grows."""
+    mine = select(file_rows(file), kind="growth")
+    bandits = list(dict.fromkeys(row["bandit"] for row in mine))
+    found = {(row["method"], row["bandit"]): row for row in mine}
+
+    def cell(method: str, bandit: str) -> str:
+        one = found[method, bandit]
+        return f"{one['regret'] / found['exact', bandit]['regret']:.1f}, {one['growth']}"
+
+    methods = [name for name in dict.fromkeys(row["method"] for row in mine) if name != "exact"]
+    return table([("method", *bandits), *((name, *(cell(name, bandit) for bandit in bandits)) for name in methods)])
+
+
+@source("correlation")
+def correlation(file: str, columns: str, form: str = ".2f", **values: str) -> str:
+    """The correlation of two columns."""
+    mine = select(file_rows(file), **values)
+    first, second = ([row[name] for row in mine] for name in columns.split(","))
+    return format(np.corrcoef(first, second)[0, 1], form)
+
+
+@source("agreement")
+def agreement(file: str, columns: str) -> str:
+    """How many rows have the same value in two columns."""
+    first, second = columns.split(",")
+    mine = [row for row in file_rows(file) if first in row and second in row]
+    return f"{sum(row[first] == row[second] for row in mine)} of {len(mine)}"
+
+
+@source("bsuite_score")
+def bsuite_score(file: str, name: str) -> str:
+    """bsuite's score over the sizes or difficulties that were run."""
+    mine = select(file_rows(file), name=name)
+    if "best" in mine[0]:
+        return f"{np.mean([swingup_score(row['mean_return'], row['best']) for row in mine]):.2f}"
+    good = [learned_in_time(float(row.get("episodes_to_learn", "inf")), row["size"]) for row in mine]
+    return f"{sum(good)} of {len(good)}"
+
+
+@source("peer")
+def peer(task: str) -> str:
+    """The published scores of bsuite's `boot_dqn`, with their source."""
+    return PEERS[task]
+
+
 @source("benchmark")
-def benchmark(name: str, part: str = "measured", form: str = ".1f") -> str:
-    """A number of benchmarks/results.json; underscores in names stand for spaces."""
-    found: dict[str, Any] = json.loads((ROOT / "benchmarks" / "results.json").read_text())
-    return format(found[name.replace("_", " ")][part], form)
+def benchmark(name: str, note: str = "", form: str = ".1f") -> str:
+    """A number of benchmarks/results.json, as measured or, by its place (`note=0`), in the note beside it."""
+    benchmarks: dict[str, Any] = json.loads((ROOT / "benchmarks" / "results.json").read_text())
+    (found,) = [value for key, value in benchmarks.items() if key.replace(" ", "_") == name.replace(" ", "_")]
+    if note:
+        return re.findall(r"\d[\d,.]*\d|\d", found["note"])[int(note)]
+    return format(found["measured"], form)
