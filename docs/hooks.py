@@ -23,7 +23,6 @@ class Result(NamedTuple):
     name: str
     picture: str
     command: str
-    minutes: str
     seen: str
 
 
@@ -33,7 +32,7 @@ def results() -> dict[str, Result]:
     for line in (ROOT / "results" / "README.md").read_text().splitlines():
         cells = [cell.strip() for cell in line.strip().strip("|").split(" | ")]
         first = re.fullmatch(r"\[(.+)\]\((.+\.(?:png|gif))\)", cells[0])
-        if first and len(cells) == 4:
+        if first and len(cells) == 3:
             found[first[1]] = Result(first[1], first[2], *cells[1:])
     return found
 
@@ -66,11 +65,7 @@ def shown(result: Result) -> str:
     Returns:
         The Markdown text.
     """
-    return (
-        f"![{result.name}](results/{result.picture})\n\n"
-        f"**Command.** {result.command} (minutes: {result.minutes})\n\n"
-        f"**Result.** {result.seen}\n"
-    )
+    return f"![{result.name}](results/{result.picture})\n\n**Command.** {result.command}\n\n**Result.** {result.seen}\n"
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

@@ -1,13 +1,13 @@
-"""`make numbers`: recompute every number of the texts from the committed rows, and fail where one differs.
+"""`make numbers`: recompute every measured number in the texts from committed rows, and fail if one differs.
 
-In README.md, results/README.md and docs/ a number that was measured stands between two comments:
+In README.md, results/README.md and docs/ a measured number stands between two comments (a *span*):
 
-    <!--n figure8.median N=20-->182 [171, 204]<!--/n-->
+    <!--n time name=figure8 method=bsp N=20-->192 [180, 209]<!--/n-->
 
-The words after `n` name a function in `SOURCES`, and its arguments; what stands between the comments must be what it
-returns. Tables stand between such comments on lines of their own. `python -m tools.numbers --write` replaces what
-differs. Lines with numbers outside of such comments, such as settings and definitions, are listed in
-`tools/typed_numbers.txt`: a new one fails until it was put between comments or, by `--write-typed`, on the list.
+The words after `n` are the name of a function in `tools/sources.py` and its arguments; the text of the span must equal
+what the function returns. Tables are spans on lines of their own. `python -m tools.numbers --write` updates all spans.
+Lines with other numbers, such as settings and definitions, are listed in `tools/typed_numbers.txt`: a new one is an
+error until it becomes a span or, by `--write-typed`, is added to the list.
 """
 
 import re
@@ -24,20 +24,17 @@ CODE = re.compile(r"```.*?```|`[^`\n]*`|\]\([^)\n]*\)|<[^>\n]*>", re.DOTALL)
 NUMBER = re.compile(r"(?<![\w.-])\d[\d,.]*\d|(?<![\w.-])\d(?![\w])")
 
 
-def texts(root: Path = ROOT) -> list[Path]:
+def texts() -> list[Path]:
     """List the texts that may have numbers.
-
-    Args:
-        root: The root of the repository.
 
     Returns:
         The Markdown files.
     """
-    return [root / "README.md", root / "results" / "README.md", *sorted((root / "docs").rglob("*.md"))]
+    return [ROOT / "README.md", ROOT / "results" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def value(words: str) -> str:
-    """Compute what stands between two comments.
+    """Compute the text of a span.
 
     Args:
         words: Name of a source, and its arguments as `key=value`.
@@ -55,14 +52,14 @@ def value(words: str) -> str:
 
 
 def renewed(text: str, compute: Callable[[str], str] = value) -> str:
-    """Recompute the numbers of a text.
+    """Recompute the spans of a text.
 
     Args:
         text: The text.
-        compute: Gives the text between two comments by their words.
+        compute: Computes the text of a span from the words in its first comment.
 
     Returns:
-        The text with what its sources say now.
+        The text with updated spans.
     """
 
     def one(found: re.Match[str]) -> str:
@@ -74,25 +71,28 @@ def renewed(text: str, compute: Callable[[str], str] = value) -> str:
 
 
 def differences(path: Path) -> Iterator[str]:
-    """List where a text differs from its rows.
+    """List the spans of a file that differ from what their sources return.
 
     Args:
-        path: The text.
+        path: The Markdown file.
 
     Yields:
-        One line for each number that differs.
+        A message for each span that differs.
     """
     for found in SPAN.finditer(path.read_text()):
         now = value(found[1])
         if found[2].strip() != now.strip():
-            yield f"{path.relative_to(ROOT)}: {found[1]} is now\n{now.strip()}\nand not\n{found[2].strip()}"
+            yield (
+                f"{path.relative_to(ROOT)}: the text of '{found[1]}' is\n{found[2].strip()}\nbut its source returns\n"
+                f"{now.strip()}\nrun `python -m tools.numbers --write`"
+            )
 
 
 def typed(path: Path) -> Iterator[str]:
-    """List the lines of a text with numbers that no source computes.
+    """List the lines of a file with numbers outside of spans, code and links.
 
     Args:
-        path: The text.
+        path: The Markdown file.
 
     Yields:
         File and line, separated by a colon.
@@ -105,13 +105,13 @@ def typed(path: Path) -> Iterator[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Check the texts, or renew them.
+    """Check the texts, or update them.
 
     Args:
-        arguments: `--write` to write the numbers, `--write-typed` to accept all typed ones.
+        arguments: `--write` updates all spans, `--write-typed` accepts all lines with numbers outside of spans.
 
     Returns:
-        The exit code: 1 if a text differs from its rows.
+        The exit code: 1 if a span differs from its source, or a line with a number is not on the list.
     """
     if "--write" in arguments:
         for path in texts():
@@ -125,7 +125,7 @@ def main(arguments: list[str]) -> int:
     for words in wrong:
         print(words, file=sys.stderr)
     for line in new:
-        print(f"a number that no source computes, in {line}", file=sys.stderr)
+        print(f"{line}\nhas a number outside of a span; make it a span, or run with --write-typed", file=sys.stderr)
     spans = sum(len(SPAN.findall(path.read_text())) for path in texts())
     print(f"{spans} numbers and tables recomputed, {len(wrong)} differ, {len(new)} new typed lines")
     return 1 if wrong or new else 0

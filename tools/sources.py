@@ -300,7 +300,7 @@ def bsuite_score(file: str, name: str) -> str:
     """bsuite's score over the sizes or difficulties that were run."""
     mine = select(file_rows(file), name=name)
     if "best" in mine[0]:
-        return f"{np.mean([swingup_score(row['mean_return'], row['best']) for row in mine]):.2f}"
+        return f"{np.mean([swingup_score(float(row['mean_return']), float(row['best'])) for row in mine]):.2f}"
     good = [learned_in_time(float(row.get("episodes_to_learn", "inf")), row["size"]) for row in mine]
     return f"{sum(good)} of {len(good)}"
 
@@ -319,3 +319,24 @@ def benchmark(name: str, note: str = "", form: str = ".1f") -> str:
     if note:
         return re.findall(r"\d[\d,.]*\d|\d", found["note"])[int(note)]
     return format(found["measured"], form)
+
+
+ACTING = "pixels, acting over bare emulator and networks"
+UPDATE = "pixels, update of ten heads over one, per operation"
+
+
+@source("throughput")
+def throughput(ratio: str, actors: str = "") -> str:
+    """A table of the actions per second of actors and of one learner with an update per `ratio` actions.
+
+    Without `actors`: the days that one run of the paper's figure 6, of 50 million actions, takes the learner.
+    """
+    one_actor, update = float(benchmark(ACTING, note="0")), float(benchmark(UPDATE, note="0")) / 1000
+    learning = int(ratio) / update
+    if not actors:
+        return f"{50_000_000 / learning / 86400:.1f}"
+    lines: list[tuple[str, ...]] = [("actors", "acting, per second", "learning, per second", "bottleneck")]
+    for count in map(int, actors.split(",")):
+        slower = "the actors" if count * one_actor < learning else "the learner"
+        lines.append((str(count), f"{count * one_actor:,.0f}", f"{learning:,.0f}", slower))
+    return table(lines)
