@@ -200,7 +200,7 @@ def test_the_mean_of_a_wrapped_ensemble_is_over_its_members_each_once():
 
 
 def test_counts_around_what_does_not_learn_by_gradient_are_refused():
-    with pytest.raises(ValueError, match="base=ExactBayes keeps what it saw"):
+    with pytest.raises(ValueError, match="base=ExactBayes stores its data in aux"):
         Counts(ExactBayes(), TableCount(4))
 
 

@@ -366,13 +366,13 @@ def test_sparse_rows_are_refused_where_they_cannot_serve_also_in_a_wrapper():
             if rows == "no":
                 continue
             shared = learning[0]
-            with pytest.raises(ValueError, match="priority above 0 does not go with sparse rows"):
+            with pytest.raises(ValueError, match="priority above 0 is not supported with sparse rows"):
                 each.check_learning(shared, False, True)
-            with pytest.raises(ValueError, match="would copy the whole table that sparse_rows spares"):
+            with pytest.raises(ValueError, match="would copy the whole table, which sparse_rows avoids"):
                 each.check_learning(shared, True, False)
             other = "own" if shared else "shared"
             with pytest.raises(
-                ValueError, match=f"shared_batch={not shared} does not go with .* use sparse_rows='{other}'"
+                ValueError, match=f"shared_batch={not shared} is incompatible with .* use sparse_rows='{other}'"
             ):
                 each.check_learning(not shared, False, False)
 

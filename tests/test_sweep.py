@@ -164,14 +164,14 @@ def test_the_chosen_settings_are_the_best_of_the_committed_rows():
 
 
 @pytest.mark.parametrize("name", ["figure3", "figure9", "figure10", "table1"])
-def test_full_refuses_rivals_without_a_choice_and_quick_says_that_they_have_defaults(name, tmp_path, monkeypatch):
+def test_full_refuses_agents_without_a_choice_and_quick_says_that_they_have_defaults(name, tmp_path, monkeypatch):
     module, started = experiment(name), []
     monkeypatch.setattr("priorax.experiments.run_sweep", lambda *_: started.append(name))
     monkeypatch.setattr("priorax.experiments.rows_of", lambda *_: [])
     monkeypatch.setattr("priorax.experiments.save_figure", lambda *_: [])
     monkeypatch.setattr(module, "figure", lambda rows: None)
     monkeypatch.setattr(module, "summary", lambda rows: [])
-    first, *others = module.RIVALS
+    first, *others = module.SEARCHED
     monkeypatch.setattr(search, "CHOSEN", {})
     with pytest.raises(
         ValueError, match=rf"{name} needs settings .* {first}.*`priorax reproduce search --budget full`"
@@ -199,7 +199,7 @@ def test_full_refuses_rivals_without_a_choice_and_quick_says_that_they_have_defa
 def test_bsp_alone_needs_no_choice():
     assert search.chosen("bsp") == {}
     agents = {i.arguments["agent"] for ladder_ in figure8.ladders("full") for level in ladder_ for i in level}
-    assert agents == {"bsp"} and not hasattr(figure8, "RIVALS")
+    assert agents == {"bsp"} and not hasattr(figure8, "SEARCHED")
 
 
 def test_a_median_has_an_interval_and_runs_that_did_not_learn_count():

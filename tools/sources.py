@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from priorax.experiments import experiment, rows_of
-from priorax.experiments.bsuite_rules import learned_in_time, swingup_score
+from priorax.experiments.bsuite_rules import learned_in_time, published_scores, swingup_score
 from priorax.report.intervals import median_interval
 from priorax.report.learning_times import median_table, seeds_of
 from priorax.report.rows import Row, read_rows
@@ -32,12 +32,6 @@ STATISTICS: dict[str, Callable[[list[float]], Any]] = {
 }
 OPTIONS = ("how", "each", "tail", "form")
 """Arguments of `statistic` that texts may give."""
-PEERS = {
-    "deep_sea": "1.00 by the picture in bsuite's repository and by table 13 of the DreamerV3 paper",
-    "deep_sea_stochastic": "0.87 by the picture in bsuite's repository, 0.90 by table 13 of the DreamerV3 paper",
-    "cartpole_swingup": "0.28 by the picture in bsuite's repository, 0.15 by table 13 of the DreamerV3 paper",
-}
-"""Scores of bsuite's `boot_dqn` that others published, with where."""
 
 
 def source(name: str) -> Callable[[Callable[..., str]], Callable[..., str]]:
@@ -308,7 +302,7 @@ def bsuite_score(file: str, name: str) -> str:
 @source("peer")
 def peer(task: str) -> str:
     """The published scores of bsuite's `boot_dqn`, with their source."""
-    return PEERS[task]
+    return published_scores(task)
 
 
 @source("benchmark")

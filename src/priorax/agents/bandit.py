@@ -32,7 +32,7 @@ class Sampler(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """One reward as seen by all streams; with a leading axis, all rewards."""
+    """One reward, with the targets and weights of all streams; with a leading axis, all rewards."""
 
     x: Float[Array, "*step feature"]
     """Features of the arm."""

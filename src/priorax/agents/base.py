@@ -12,7 +12,7 @@
     exploit(deployed, key, obs)                -> action           ONE observation: greedy with respect to the mean
 
 An agent neither stores transitions nor steps environments; a backend does both (`training/backends`). `replay` holds
-the replay settings (None: the agent learns in `observe` alone), `observes` tells whether `observe` has an effect, and
+the replay settings (None: the agent learns in `observe` alone), `observes` is whether `observe` has an effect, and
 `epsilon_at(episodes, lanes, num_lanes)` gives the probability of a random action in each lane.
 """
 
@@ -200,7 +200,7 @@ class Agent(Protocol):
 
 
 class AgentDefaults(eqx.Module):
-    """Answers of an agent that counts nothing, has no prior functions and takes no random actions."""
+    """Default methods for agents that count nothing, have no prior functions and take no random actions."""
 
     @property
     def observes(self) -> bool:

@@ -14,7 +14,7 @@ minibatches per member, learning at episode ends only, target period 1. The pape
 that a discount of 0.98 has a horizon of two seconds; the prior network has random biases and an input gain of three,
 since with a smoother prior, what is learned at rest generalises to the upright position; replay is prioritized.
 
-`apex` is Horgan et al. 2018 as published, with ten heads on one torso: 19 updates of batch size 512 per second beside
+`apex` is Horgan et al. 2018 as published, with ten heads on one torso: 19 updates of batch size 512 per second with
 12,500 actions, which is about one update per 640 actions. `small` is the same agent for two cores: the network of Mnih
 et al. 2013, batch size 32, one update per 4 actions, Adam.
 

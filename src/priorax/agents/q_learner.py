@@ -83,7 +83,7 @@ class QLearner(AgentDefaults):
             )
         if self.replay.paths != self.pays_at_learning:
             raise ValueError(
-                f"paths={self.replay.paths} of the replay must be {self.pays_at_learning}: a bonus paid at learning "
+                f"paths={self.replay.paths} of the replay must be {self.pays_at_learning}: a bonus at learning "
                 "needs all steps of a return"
             )
         self.belief.check_learning(self.replay.shared_batch, self.lagged, self.replay.priority > 0)
@@ -199,7 +199,7 @@ class QLearner(AgentDefaults):
         return (self.epsilon * left) ** (1 + self.epsilon_ladder * lanes / max(num_lanes - 1, 1))
 
     def observe(self, state: AgentState, transition: Transition, weight: Array) -> tuple[AgentState, Array | None]:
-        """Let the belief see each transition once, for example to count visits.
+        """Pass each transition to the belief once, for example to count visits.
 
         Args:
             state: State of the agent.
@@ -207,7 +207,7 @@ class QLearner(AgentDefaults):
             weight: Weights [lane]; zero for lanes without a transition.
 
         Returns:
-            The new state, and the bonus [lane] to add to the reward if it is paid at insertion, by the visits before
+            The new state, and the bonus [lane] to add to the reward if `bonus_at` is insertion, by the visits before
             this one; else None.
         """
         if not self.observes:

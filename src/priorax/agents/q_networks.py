@@ -109,7 +109,7 @@ def q_learner(settings: QSettings, belief: Belief, mask_prob: float = 1.0, bonus
         settings: Hyperparameters of the agent.
         belief: The belief over Q functions.
         mask_prob: Probability that a transition belongs to a member.
-        bonus_at: When a count bonus is paid: insertion or learning.
+        bonus_at: When a count bonus is added to the reward: insertion or learning.
 
     Returns:
         The agent.

@@ -77,7 +77,7 @@ class TableCount:
         return tally.at[self._row(x)].get(mode="fill", fill_value=0.0)
 
     def _row(self, x: Integer[Array, "*batch"]) -> Integer[Array, "*batch"]:
-        """Where JAX would count a negative index from the end, one past it."""
+        """Map negative indices, which JAX would count from the end, to an index outside the table."""
         return jnp.where(x < 0, self.num_rows, x)
 
 
@@ -241,13 +241,13 @@ class Counts(Wrapper):
         positive("first_count", self.first_count)
         if not self.base.by_gradient:
             raise ValueError(
-                f"base={type(self.base).__name__} keeps what it saw where counts are kept; "
-                "use one that learns by gradient, such as Ensemble(num_members=1)"
+                f"base={type(self.base).__name__} stores its data in aux, where counts are stored; "
+                "use a base that learns by gradient, such as Ensemble(num_members=1)"
             )
 
     @property
     def acts_on_forward(self) -> bool:
-        """As the belief inside: the bonus is the same for every output."""
+        """As for the wrapped belief: the bonus is the same for every output, so that it does not change the action."""
         return self.base.acts_on_forward
 
     @property
@@ -255,7 +255,7 @@ class Counts(Wrapper):
         return True
 
     def init(self, key: PRNGKeyArray, x: Any) -> BeliefState:
-        """Initialise the base's state, with an empty tally.
+        """Initialise the state of the base, and the counts to zero.
 
         Args:
             key: PRNG key.
@@ -270,7 +270,7 @@ class Counts(Wrapper):
         state = self.base.init(key, x)
         if jax.tree.leaves(state.aux):
             raise ValueError(
-                f"base={type(self.base).__name__} stores state of its own in aux, where counts are kept; "
+                f"base={type(self.base).__name__} stores state of its own in aux, where counts are stored; "
                 "use a base that stores it in frozen or params"
             )
         return state._replace(aux=self.density.init(x))
@@ -296,46 +296,17 @@ class Counts(Wrapper):
     def functions(
         self, state: BeliefState, key: PRNGKeyArray, x: Any, num_draws: int = 100
     ) -> Float[Array, "function batch output"]:
-        """Evaluate the base's functions, each plus the bonus.
-
-        Args:
-            state: State of the belief.
-            key: PRNG key.
-            x: Inputs [batch, ...].
-            num_draws: Number of functions drawn if there are no members.
-
-        Returns:
-            One value per function, input and output.
-        """
         return self.base.functions(state, key, x, num_draws) + self.reward_bonus(state, x)[:, None]
 
     def spread(
         self, state: BeliefState, key: PRNGKeyArray, x: Any, num_draws: int = 100
     ) -> Float[Array, "batch output"]:
-        """Compute the bonus, which is the same for each output.
-
-        Args:
-            state: State of the belief.
-            key: PRNG key.
-            x: Inputs [batch, ...].
-            num_draws: Unused.
-
-        Returns:
-            One number per input and output.
-        """
+        # the bonus, which is the same for every output
         bonus = self.reward_bonus(state, x)[:, None]
         return jnp.broadcast_to(bonus, (len(bonus), self.num_outputs))
 
     def observe(self, state: BeliefState, batch: Batch) -> BeliefState:
-        """Count each example once.
-
-        Args:
-            state: State of the belief.
-            batch: New examples.
-
-        Returns:
-            The new state.
-        """
+        # each example is counted once, in stream 0
         state = self.base.observe(state, batch)
         rows = batch.x if batch.shared else jax.tree.map(lambda leaf: leaf[0], batch.x)
         return state._replace(aux=self.density.add(state.aux, rows, batch.weight[0]))

@@ -83,8 +83,8 @@ class Ensemble(Belief):
             )
         if self.is_sparse and isinstance(self.optimizer, Adam) and self.optimizer.b1**2 >= self.optimizer.b2:
             raise ValueError(
-                f"b1={self.optimizer.b1} does not go with b2={self.optimizer.b2} and sparse_rows={self.sparse_rows!r}: "
-                "rows outside a batch would move ever faster; raise b2 above b1**2, or use sparse_rows='no'"
+                f"b1={self.optimizer.b1} is too large for b2={self.optimizer.b2} and sparse_rows={self.sparse_rows!r}: "
+                "rows outside a batch would move by growing steps; raise b2 above b1**2, or use sparse_rows='no'"
             )
 
     @property
@@ -105,7 +105,7 @@ class Ensemble(Belief):
         return self.prior is not None and not isinstance(self.prior, TABLES)
 
     def check_learning(self, shared_batch: bool, lagged: bool, prioritised: bool) -> None:
-        """Check that sparse rows, if used, go with the settings of Q-learning.
+        """Check that sparse rows, if used, support the settings of Q-learning.
 
         Args:
             shared_batch: Whether all streams learn from the same minibatch.
@@ -118,15 +118,15 @@ class Ensemble(Belief):
         if not self.is_sparse:
             return
         if prioritised:
-            raise ValueError("priority above 0 does not go with sparse rows; use priority=0 or sparse_rows='no'")
+            raise ValueError("priority above 0 is not supported with sparse rows; use priority=0 or sparse_rows='no'")
         if lagged:
             raise ValueError(
-                "target_period above 1 or target_rate below 1 would copy the whole table that sparse_rows spares; "
+                "target_period above 1 or target_rate below 1 would copy the whole table, which sparse_rows avoids; "
                 "use target_period=1, target_rate=1 or sparse_rows='no'"
             )
         if shared_batch != (self.sparse_rows == "shared"):
             raise ValueError(
-                f"shared_batch={shared_batch} does not go with sparse_rows={self.sparse_rows!r}; "
+                f"shared_batch={shared_batch} is incompatible with sparse_rows={self.sparse_rows!r}; "
                 f"use sparse_rows={'shared' if shared_batch else 'own'!r}"
             )
 
@@ -221,15 +221,6 @@ class Ensemble(Belief):
         return shape_output(jax.lax.stop_gradient(value), self.num_outputs, self.head.prior_size)
 
     def prior_values(self, state: BeliefState, x: Any) -> Float[Array, "stream batch output prior"] | None:
-        """Evaluate all members' prior functions on a shared batch of inputs, for `Batch.prior`.
-
-        Args:
-            state: State of the belief.
-            x: Inputs [batch, ...].
-
-        Returns:
-            Unscaled prior values; None if there are no prior functions.
-        """
         if self.prior is None:
             return None
 
@@ -260,18 +251,6 @@ class Ensemble(Belief):
     def forward(
         self, state: BeliefState, key: PRNGKeyArray, x: Any, prior: Array | None = None, shared: bool = False
     ) -> Float[Array, "stream batch output size"]:
-        """Evaluate member k on the inputs of stream k, or all members on the same inputs.
-
-        Args:
-            state: State of the belief.
-            key: Unused.
-            x: Inputs [stream, batch, ...], or [batch, ...] if `shared`.
-            prior: Unscaled prior values at x, if already known.
-            shared: Whether all streams have the same inputs.
-
-        Returns:
-            `head.size` numbers for each stream, example and output.
-        """
         if self.is_sparse:
             rows = self._rows(state.params, x, shared)
             return self._after_rows(state.params.rest, state.frozen, rows, x, prior, shared)
@@ -282,32 +261,12 @@ class Ensemble(Belief):
         return jax.vmap(member, in_axes=(0, 0, None if shared else 0, 0))(state.params, state.frozen, x, prior)
 
     def losses(self, state: BeliefState, batch: Batch, key: PRNGKeyArray) -> Float[Array, " stream"]:
-        """Compute the loss of each member.
-
-        Args:
-            state: State of the belief.
-            batch: Examples.
-            key: Unused.
-
-        Returns:
-            One loss per member.
-        """
         losses = stream_losses(self.head, self.forward(state, key, batch.x, batch.prior, batch.shared), batch)
         if self.l2 is not None:
             losses = losses + jax.vmap(self.l2.penalty)(state.params, state.frozen.anchor, batch.count)
         return losses
 
     def update(self, state: BeliefState, batch: Batch, key: PRNGKeyArray) -> tuple[BeliefState, Info]:
-        """Perform one optimiser step of every member on its own stream.
-
-        Args:
-            state: State of the belief.
-            batch: Examples.
-            key: PRNG key.
-
-        Returns:
-            The new state, and the losses.
-        """
         if self.is_sparse:
             return self._sparse_update(state, batch)
         return gradient_step(self, state, batch, key, per_stream=True)

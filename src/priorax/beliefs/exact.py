@@ -114,16 +114,7 @@ class ExactBayes(Belief):
         return state._replace(aux=Root(both[:, :dim], both[:, dim:]))
 
     def update(self, state: BeliefState, batch: Batch, key: PRNGKeyArray) -> tuple[BeliefState, Info]:
-        """Return the state unchanged: nothing is learned by gradient.
-
-        Args:
-            state: State of the belief.
-            batch: Unused.
-            key: Unused.
-
-        Returns:
-            The state, and a loss of zero.
-        """
+        # nothing is learned by gradient: `observe` conditions on the data
         return state, Info(jnp.zeros(1))
 
 

@@ -52,7 +52,7 @@ class GaussianWeights(Belief):
     fan_in: weights and biases of the layers of MLP and Table uniform in ±1/sqrt(fan_in) for factorised noise,
     ±sqrt(3/fan_in) for independent, as in the NoisyNet paper (other weights as the network draws them)."""
     kl_weight: float | Float[Array, ""] | None = None
-    """Weight of KL(q || N(0, prior_std²))/n beside the mean loss; None: no prior (NoisyNet). For squared error with
+    """Weight of KL(q || N(0, prior_std²))/n, added to the mean loss; None: no prior (NoisyNet). For squared error with
     noise variance s², 2 s² is exact Bayes; for a log likelihood, 1."""
     prior_std: float | Float[Array, ""] = 1.0
     """Standard deviation of the prior over each weight."""
@@ -88,7 +88,7 @@ class GaussianWeights(Belief):
         return BeliefState(params, buffers, self.optimizer.init(params))
 
     def _by_fan_in(self, key: PRNGKeyArray, mean: PyTree) -> PyTree:
-        """Draw the means of the layers anew."""
+        """Redraw the means of the layers, uniformly within limits set by their fan-in."""
         layers = [layer for layer in jax.tree.leaves(mean, is_leaf=_is_layer) if _is_layer(layer)]
         sizes = [sum(leaf.size for leaf in jax.tree.leaves(layer)) for layer in layers]
         uniform = jax.random.uniform(key, (sum(sizes),), minval=-1.0, maxval=1.0)

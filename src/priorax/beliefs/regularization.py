@@ -17,11 +17,12 @@ READINGS = ("posterior", "coefficient")
 class L2(eqx.Module):
     """L2 regularisation of the weights towards an anchor: BSR, the first form of lemma 3, and dropout's regulariser.
 
-    There are two readings of the weight. With `reading="posterior"` it is sigma²/lambda of equation (4), which is a
-    *sum* over data: beside a mean over the member's n examples it becomes weight/n. With `reading="coefficient"` it is
-    the factor of |theta - anchor|² beside the mean loss: R of equation (1), an expectation over data, without which
-    lemma 1 would not hold; it may also be what appendix B means by "scale lambda = 0.1". By default each belief uses
-    the reading of its own equation: an ensemble posterior, dropout coefficient.
+    The weight has two interpretations. With `reading="posterior"` it is sigma²/lambda of equation (4), whose loss is a
+    *sum* over the data; our loss is a mean over the member's n examples, so the penalty is weight/n * |theta -
+    anchor|². With `reading="coefficient"` the penalty is weight * |theta - anchor|², added to the mean loss: R of
+    equation (1), whose loss is an expectation over the data, as lemma 1 requires. The "scale lambda = 0.1" of appendix
+    B can be read in either way. By default an ensemble uses `posterior` and dropout `coefficient`, as in their
+    equations.
     """
 
     weight: float | Float[Array, ""] = 0.1
@@ -30,7 +31,7 @@ class L2(eqx.Module):
     """The anchor. initial: the initial weights, as in the paper's experiments; prior: a separate draw (lemma 3); zero.
     """
     reading: str | None = eqx.field(static=True, default=None)
-    """posterior or coefficient, see above; None: the reading of the belief's own equation."""
+    """posterior or coefficient, see above; None: the default of the belief."""
 
     def __check_init__(self) -> None:
         check_number(non_negative, "weight", self.weight)
@@ -66,7 +67,7 @@ class L2(eqx.Module):
             params: Weights of the member.
             anchor: Its anchor.
             count: Number of examples of the stream.
-            reading: The belief's own reading, if the setting is None.
+            reading: The default of the belief, used if the setting `reading` is None.
 
         Returns:
             The penalty.

@@ -21,12 +21,12 @@ from priorax.networks import Network, as_network
 
 
 class Parts(NamedTuple):
-    """A pytree split into torso and members."""
+    """Parameters, or frozen arrays, of torso and members."""
 
     torso: PyTree
-    """Of the torso."""
+    """Those of the torso."""
     members: PyTree
-    """Of the members, with a leading member axis."""
+    """Those of the members, with a leading member axis."""
 
 
 class SharedTorso(Belief):
@@ -105,62 +105,21 @@ class SharedTorso(Belief):
     def forward(
         self, state: BeliefState, key: PRNGKeyArray, x: Any, prior: Array | None = None, shared: bool = False
     ) -> Float[Array, "stream batch output size"]:
-        """Evaluate member k on the inputs of stream k, or all members on the same inputs.
-
-        Args:
-            state: State of the belief.
-            key: Unused.
-            x: Inputs [stream, batch, ...], or [batch, ...] if `shared`.
-            prior: Unscaled prior values at x, if already known.
-            shared: Whether all streams have the same inputs.
-
-        Returns:
-            `head.size` numbers for each stream, example and output.
-        """
         axes = 1 if shared else 2
         features = self._features(state.params.torso, x, axes)
-        share = 1 / self.num_members
+        share = 1 / self.num_members  # the torso receives the mean of the members' gradients, not their sum
         features = share * features + (1 - share) * jax.lax.stop_gradient(features)
         if prior is None and self.base.prior is not None:
             prior = self._prior_values(state, x, axes)
         return self.base.forward(self._members(state), key, features, prior, shared)
 
     def prior_values(self, state: BeliefState, x: Any) -> Float[Array, "stream batch output prior"] | None:
-        """Evaluate all members' prior functions on a shared batch of inputs, for `Batch.prior`.
-
-        Args:
-            state: State of the belief.
-            x: Inputs [batch, ...].
-
-        Returns:
-            Unscaled prior values; None if there are no prior functions.
-        """
         return None if self.base.prior is None else self._prior_values(state, x, 1)
 
     def losses(self, state: BeliefState, batch: Batch, key: PRNGKeyArray) -> Float[Array, " stream"]:
-        """Compute the loss of each member.
-
-        Args:
-            state: State of the belief.
-            batch: Examples.
-            key: PRNG key.
-
-        Returns:
-            One loss per member.
-        """
         return stream_losses(self.head, self.forward(state, key, batch.x, batch.prior, batch.shared), batch)
 
     def update(self, state: BeliefState, batch: Batch, key: PRNGKeyArray) -> tuple[BeliefState, Info]:
-        """Perform one optimiser step of the torso and every member.
-
-        Args:
-            state: State of the belief.
-            batch: Examples.
-            key: PRNG key.
-
-        Returns:
-            The new state, and the losses.
-        """
         return gradient_step(self, state, batch, key)
 
     def _members(self, state: BeliefState) -> BeliefState:

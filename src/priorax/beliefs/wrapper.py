@@ -38,12 +38,12 @@ class Wrapper(Belief):
 
     @property
     def draws_members(self) -> bool:
-        """As the belief inside, unless this one draws in its own way."""
+        """As for the wrapped belief, unless a subclass overrides `draw`."""
         return type(self).draw is Wrapper.draw and self.base.draws_members
 
     @property
     def acts_on_forward(self) -> bool:
-        """As the belief inside, unless this one draws or evaluates in its own way."""
+        """As for the wrapped belief, unless a subclass overrides `draw` or `value`."""
         return self.draws_members and type(self).value is Wrapper.value and self.base.acts_on_forward
 
     @property
@@ -98,17 +98,7 @@ class Wrapper(Belief):
     def functions(
         self, state: BeliefState, key: PRNGKeyArray, x: Any, num_draws: int = 100
     ) -> Float[Array, "function batch output"]:
-        """Evaluate functions by the wrapper's own `value`, so that deployment agrees with acting.
-
-        Args:
-            state: State of the belief.
-            key: PRNG key.
-            x: Inputs [batch, ...].
-            num_draws: Number of functions drawn if there are no members.
-
-        Returns:
-            One value per function, input and output.
-        """
+        # by this class's own `value`, so that deployment agrees with acting
         if not self.draws_members:
             return draw_values(self, state, key, x, num_draws)
         return index_values(self, state, jnp.arange(self.base.num_members), x)

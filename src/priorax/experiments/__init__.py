@@ -2,8 +2,8 @@
 
 `run(budget, report)` yields rows, `figure(rows)` plots them without training, and `summary(rows)` tabulates what they
 show. Experiments that consist of many runs have `ladders(budget)` instead of `run` (see `sweep`): they can be
-interrupted and continued. An experiment with `SAME_RUNS = "other"` shows the rows of another one. `RIVALS` names the
-agents whose settings the equal search chooses (`search`).
+interrupted and continued. An experiment with `SAME_RUNS = "other"` shows the rows of another one. `SEARCHED` lists
+the agents whose settings are chosen by the equal search (`search`).
 """
 
 import importlib
@@ -77,7 +77,7 @@ def reproduce(
         if not path.exists():
             raise FileNotFoundError(f"there are no rows in {path} to draw; run the experiment first")
     elif hasattr(module, "ladders"):
-        if warning := check_choices(name, getattr(module, "RIVALS", ()), budget):
+        if warning := check_choices(name, getattr(module, "SEARCHED", ()), budget):
             announce(warning)
         if budget == "full" and hasattr(module, "NEEDS"):
             announce(module.NEEDS)

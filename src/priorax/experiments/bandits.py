@@ -102,7 +102,7 @@ def make(name: str, bandit: str) -> Method:
         density: Any = OneHotCount() if bandit == "bernoulli" else GaussianCount()
         return Method(Counts(Ensemble(1, **common), density, NOISE[bandit], first_count=1.0), NOISES["none"])
     if name == "bbb":
-        # the loss is (y - f)², so that the KL counts twice the noise's variance: then it is the evidence bound
+        # the loss is (y - f)²: with this weight of the KL divergence it is the evidence lower bound, up to a factor
         return method("bbb", kl_weight=2 * NOISE[bandit] ** 2, **common)
     return method(name, **common)
 
@@ -208,10 +208,10 @@ def measurements(dim: int, points: int = 20_000) -> tuple[int, int]:
         counts += 1
     precision, posterior = np.eye(dim), 0
     while True:
-        doubt = np.einsum("ij,jk,ik->i", x, np.linalg.inv(precision), x)
-        if doubt.max() <= RADIUS**2:
+        variance = np.einsum("ij,jk,ik->i", x, np.linalg.inv(precision), x)
+        if variance.max() <= RADIUS**2:
             return counts, posterior
-        at = x[np.argmax(doubt)]
+        at = x[np.argmax(variance)]
         precision += np.outer(at, at) / (RADIUS / 2) ** 2
         posterior += 1
 

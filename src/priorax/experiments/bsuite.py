@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from priorax.experiments.bsuite_rules import DEEP_SEA, learned_in_time
+from priorax.experiments.bsuite_rules import DEEP_SEA, learned_in_time, published_scores
 from priorax.experiments.sweep import task
 from priorax.report.learning_times import seeds_of
 from priorax.report.plots import panels
@@ -22,8 +22,6 @@ FORMS = {
     form: (color, dict(zip(("learned_below", "learned_after"), DEEP_SEA[form], strict=True)))
     for form, color in (("deep_sea", "#1f5fb4"), ("deep_sea_stochastic", "#c98a1b"))
 }
-PUBLISHED = {"deep_sea": 1.0, "deep_sea_stochastic": 0.87}
-"""Scores of bsuite's boot_dqn, read off a figure in its repository."""
 
 
 def ladders(budget: str) -> list[Any]:
@@ -87,8 +85,8 @@ def summary(rows: list[Row]) -> list[tuple[str, ...]]:
     Returns:
         The table: a header, then rows.
     """
-    table: list[tuple[str, ...]] = [("experiment", "bsp here", "bsuite's boot_dqn (off a picture)", "sizes")]
-    for form, published in PUBLISHED.items():
+    table: list[tuple[str, ...]] = [("experiment", "bsp here", "bsuite's boot_dqn, published", "sizes")]
+    for form in DEEP_SEA:
         count = sum(row["name"] == form for row in rows)
-        table.append((form, f"{score(rows, form):.2f}", f"{published:.2f}", str(count)))
+        table.append((form, f"{score(rows, form):.2f}", published_scores(form), str(count)))
     return table

@@ -4,10 +4,31 @@ import numpy as np
 
 DEEP_SEA = {"deep_sea": (0.9, 1), "deep_sea_stochastic": (0.8, 100)}
 """The fraction of bad episodes below which a size counts as learned, and the first episode that may count."""
+PUBLISHED = {
+    "deep_sea": {"picture": 1.00, "DreamerV3": 1.00},
+    "deep_sea_stochastic": {"picture": 0.87, "DreamerV3": 0.90},
+    "cartpole_swingup": {"picture": 0.28, "DreamerV3": 0.15},
+}
+"""Scores of bsuite's `boot_dqn` by source: read off the picture in bsuite's repository, and table 13 of the DreamerV3
+paper."""
 GOOD_RETURN = 700.0
 """Return per episode of cartpole swing-up that has no regret."""
 GOOD_EPISODE = 100.0
 """Return of an episode of cartpole swing-up that counts as a success."""
+
+
+def published_scores(experiment: str) -> str:
+    """Format the published scores of bsuite's `boot_dqn`, with their sources.
+
+    Args:
+        experiment: A name in `PUBLISHED`.
+
+    Returns:
+        The text.
+    """
+    found = PUBLISHED[experiment]
+    words = {"picture": "the picture in bsuite's repository", "DreamerV3": "table 13 of the DreamerV3 paper"}
+    return ", ".join(f"{score:.2f} by {words[name]}" for name, score in found.items())
 
 
 def learned_in_time(episode: float, size: int) -> bool:

@@ -32,8 +32,8 @@ from priorax.training.backends.host import HostBackend, build_for
 from priorax.version import __version__
 
 TENTHS = (10, 12, 14, 17, 20, 25, 30, 40, 50, 60, 70, 80, 90)
-"""bsuite logs a row after these tenths of a power of ten episodes."""
-ASKED = "sweep.json"
+"""bsuite logs a row when the number of episodes is one of these tenths of a power of ten."""
+SWEEP_FILE = "sweep.json"
 """File that records what the results in a folder are of."""
 
 
@@ -136,13 +136,13 @@ def run_sweep(
 
 def _settings(agent: str, preset: str, changes: Mapping[str, Any]) -> Settings:
     if changes.get("lanes", 1) != 1:
-        raise ValueError(f"lanes={changes['lanes']} must be 1; bsuite counts the episodes of one")
+        raise ValueError(f"lanes={changes['lanes']} must be 1, since bsuite logs a single environment; leave lanes out")
     return settings(agent, preset, **{**changes, "lanes": 1})
 
 
 def _claim(out: Path, asked: dict[str, Any]) -> None:
-    """Refuse a folder with the results of something else: they would be taken for these."""
-    path = out / ASKED
+    """Record what the results in a folder are of; raise an error if it has results of another agent or setting."""
+    path = out / SWEEP_FILE
     there = json.loads(path.read_text()) if path.exists() else None
     asked = json.loads(json.dumps(asked))
     if there == asked:
@@ -154,7 +154,7 @@ def _claim(out: Path, asked: dict[str, Any]) -> None:
 
 
 def _play(bsuite_id: str, agent: str, chosen: Settings, out: Path, seed: int, most: int, report: Report) -> Ran:
-    """All its episodes, from the start."""
+    """Run all episodes of an id, from the start."""
     seed = _seed_of(bsuite_id, seed)
     try:
         world = bsuite_world(bsuite_id, out, hold=chosen.hold)
@@ -174,7 +174,7 @@ def _play(bsuite_id: str, agent: str, chosen: Settings, out: Path, seed: int, mo
 
 
 def _seed_of(bsuite_id: str, seed: int) -> int:
-    """Ids that are the same task twenty times (`catch`) are to differ in their seed."""
+    """Derive a seed for each id, since some experiments (`catch`) are the same task twenty times."""
     place = imported("bsuite.sweep").SWEEP.index(bsuite_id)
     return int(np.random.SeedSequence((seed, place)).generate_state(1)[0] >> 2)
 
@@ -253,7 +253,7 @@ class Score(NamedTuple):
     all_episodes: int
     """Episodes of each id in bsuite."""
     by: str
-    """Whose implementation computed it: bsuite's, or ours and why."""
+    """The implementation that computed it: bsuite's, or ours with the reason."""
 
 
 def scores(out: Path, episodes: int | None = None) -> list[Score]:
@@ -283,7 +283,7 @@ def scores(out: Path, episodes: int | None = None) -> list[Score]:
 def _score(experiment: str, out: Path, ids: Sequence[str], last: int) -> tuple[float | None, str]:
     try:
         return bsuites_score(experiment, out, ids, last), "bsuite's"
-    except (AttributeError, TypeError) as error:  # what a newer pandas no longer has, or does
+    except (AttributeError, TypeError) as error:  # bsuite's code uses what newer versions of pandas have removed
         why = f"bsuite's fails: {error}"
     if experiment not in RULES:
         return None, why
@@ -334,13 +334,13 @@ Rule = Callable[[Sequence[Rows], Sequence[Mapping[str, Any]]], float]
 
 
 def _little_regret(runs: Sequence[Rows], worst: float, regret: Callable[[dict[str, float]], float]) -> float:
-    """1 for no regret, 0 for the worst an episode."""
+    """Score the mean regret per episode: 1 for none, 0 for `worst` or more."""
     mean = np.mean([regret(rows[-1]) / rows[-1]["episode"] for rows in runs])
     return float(np.clip(1 - mean / worst, 0, 1))
 
 
 def _share_above(runs: Sequence[Rows], good: float) -> float:
-    """Of ids whose best episode is above."""
+    """Compute the fraction of ids whose best episode returned more than `good`."""
     return float(np.mean([rows[-1]["best_episode"] > good for rows in runs]))
 
 
@@ -363,7 +363,7 @@ def _swingup(runs: Sequence[Rows], _: Any) -> float:
 
 
 def _deep_sea(below: float, since: int) -> Rule:
-    """The share of sizes N in which the share of bad episodes was once below, sooner than after 2^N + 100."""
+    """Score the fraction of sizes N whose fraction of bad episodes fell below a limit before episode 2^N + 100."""
 
     def learned(rows: Rows, size: int) -> bool:
         good = (row for row in rows if row["episode"] >= since and row["total_bad_episodes"] / row["episode"] < below)

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from priorax.envs.jax.bsuite_cartpole import NUM_DIFFICULTIES
-from priorax.experiments.bsuite_rules import GOOD_EPISODE, swingup_score
+from priorax.experiments.bsuite_rules import GOOD_EPISODE, published_scores, swingup_score
 from priorax.experiments.sweep import task
 from priorax.report.plots import legend_below, panels
 from priorax.report.rows import Row
@@ -18,8 +18,6 @@ from priorax.training.records import Result
 
 DIFFICULTIES = {"quick": (0, 5, 10, 15, 19), "full": tuple(range(NUM_DIFFICULTIES))}
 EPISODES = {"quick": 300, "full": 1000}
-PUBLISHED = 0.28
-"""Score of bsuite's boot_dqn, read off a figure in its repository."""
 
 
 def ladders(budget: str) -> list[Any]:
@@ -105,5 +103,6 @@ def summary(rows: list[Row]) -> list[tuple[str, ...]]:
     for row in sorted(rows, key=lambda row: row["size"]):
         numbers = (f"{row['mean_return']:.0f}", f"{row['best']:.0f}", f"{row['last_50']:.0f}", f"{score(row):.2f}")
         table.append((str(row["size"] - 1), *numbers))
-    table.append((f"all (bsuite's boot_dqn: {PUBLISHED})", "", "", "", f"{np.mean([score(row) for row in rows]):.2f}"))
+    name = f"all (bsuite's boot_dqn: {published_scores('cartpole_swingup')})"
+    table.append((name, "", "", "", f"{np.mean([score(row) for row in rows]):.2f}"))
     return table

@@ -80,11 +80,11 @@ def compare(
 
 
 def _refuse_without_regret(env: str) -> None:
-    def told(name: str) -> bool:
+    def reports_regret(name: str) -> bool:
         return choose_backend(name) == "scan" and getattr(make_environment(name, 4), "tells_regret", False)
 
-    if not told(env):
-        known = [name for name in environments() if told(name)]
+    if not reports_regret(env):
+        known = [name for name in environments() if reports_regret(name)]
         raise ValueError(
             f"env={env!r} does not report regret, which defines when an agent has learned; use one of "
             f"{', '.join(known)}; or train agents with `priorax train` and compare their returns with `priorax report`"
@@ -105,5 +105,5 @@ def figure(rows: Sequence[Row]) -> Figure:
 
 
 def _look(name: str, place: int) -> Look:
-    """Of our own agents as in all figures; of others by their place."""
+    """Choose the look of an agent: for our own agents as in all figures, for others by their position."""
     return LOOKS.get(name) or Look(name, to_hex(colormaps["tab20"](place % 20)), MARKERS[place % len(MARKERS)])

@@ -1,10 +1,10 @@
-"""Positive controls: each rival on a task where its authors' claims hold, and our agents beside other libraries'.
+"""Positive controls: each baseline on a task that it should solve, and our agents compared with those of others.
 
-A rival that fails on DeepSea must be seen to work somewhere. On CartPole-v1, where every step is rewarded, NoisyNet,
-dropout, Bayes by Backprop, C51, QR-DQN, bootstrapped DQN and epsilon-greedy DQN are run with one preset
-(`gymnasium`). Our DQN is also run beside that of Stable-Baselines3 with the same network, learning rate, minibatches,
-replay, target network, epsilon and number of updates (its loss is Huber's, ours is squared); and bsuite's JAX
-`boot_dqn` learns DeepSea beside ours, as its authors set it up but for the number of members.
+A baseline that fails on DeepSea should be shown to work elsewhere. On CartPole-v1, where every step is rewarded,
+NoisyNet, dropout, Bayes by Backprop, C51, QR-DQN, bootstrapped DQN and epsilon-greedy DQN are run with one preset
+(`gymnasium`). Our DQN is also compared with that of Stable-Baselines3, with the same network, learning rate,
+minibatches, replay, target network, epsilon and number of updates (its loss is Huber's, ours is squared); and BSP on
+DeepSea with bsuite's JAX `boot_dqn`, which has its authors' settings except for the number of members.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ from priorax.report.rows import Row, where
 from priorax.training.records import Result
 
 ENV = "gymnasium:CartPole-v1"
-RIVALS: dict[str, dict[str, Any]] = {
+BASELINES: dict[str, dict[str, Any]] = {
     "bsp": {},
     "bs": {},
     "eps_greedy": {},
@@ -33,7 +33,7 @@ RIVALS: dict[str, dict[str, Any]] = {
     "qr": {},
 }
 """Changes to the preset `gymnasium`: C51's atoms cover the returns; dropout keeps most units of a wider network, as its
-authors do; Bayes by Backprop weighs the data more."""
+authors do; Bayes by Backprop has a smaller weight of the KL divergence."""
 SAME: dict[str, Any] = {
     "widths": (64, 64),
     "learning_rate": 1e-3,
@@ -47,7 +47,7 @@ SAME: dict[str, Any] = {
     "clip": 10.0,
     "lanes": 1,
 }
-"""Settings that our DQN and Stable-Baselines3's share."""
+"""Settings of both our DQN and that of Stable-Baselines3."""
 STEPS = {"quick": 3_000, "full": 50_000}
 SEEDS = {"quick": 1, "full": 5}
 SIZES = {"quick": (5,), "full": (10, 20)}
@@ -70,7 +70,7 @@ def ladders(budget: str) -> list[Any]:
     steps = STEPS[budget]
     found: list[Task] = []
     for seed in range(FIRST_SEED, FIRST_SEED + SEEDS[budget]):
-        found += [_cartpole(name, name, seed, steps, "gymnasium", changes) for name, changes in RIVALS.items()]
+        found += [_cartpole(name, name, seed, steps, "gymnasium", changes) for name, changes in BASELINES.items()]
         found.append(_cartpole(OURS, "eps_greedy", seed, steps, "tuned", SAME))
         found.append(Task(SB3, {"seed": seed, "steps": steps}, stable_baselines))
     for size in SIZES[budget]:
@@ -121,7 +121,7 @@ def stable_baselines(seed: int, steps: int) -> list[dict[str, Any]]:
         from stable_baselines3.common.monitor import Monitor
     except ImportError as error:
         raise ImportError("the comparison needs Stable-Baselines3; pip install 'priorax[peers]'") from error
-    env = Monitor(gymnasium.make("CartPole-v1"))
+    env: Any = Monitor(gymnasium.make("CartPole-v1"))
     model = DQN(
         "MlpPolicy",
         env,
@@ -186,7 +186,7 @@ def boot_dqn(size: int, seed: int, episodes: int) -> list[dict[str, Any]]:
             agent.update(timestep, action, after)
             timestep, best = after, max(best, float(after.reward))
         episode += 1
-        bad += best < 0.5  # the treasure is worth 1, and moves cost next to nothing
+        bad += best < 0.5  # the treasure is worth 1, and all moves together cost 0.01
         if episode >= 30 and bad / episode < 0.9:
             learned = episode
     return [{"env": "deep_sea", "episodes_to_learn": learned, "episodes": episode}]
@@ -203,7 +203,7 @@ def figure(rows: list[Row]) -> Figure:
     """
     drawing, axes = panels(1, 2, width=5.2, height=3.8, share=False)
     left, right = axes[0]
-    names = [name for name in (*RIVALS, OURS, SB3) if where(rows, name=name, env=ENV)]
+    names = [name for name in (*BASELINES, OURS, SB3) if where(rows, name=name, env=ENV)]
     for i, name in enumerate(reversed(names)):
         found = [row["evaluation"] for row in where(rows, name=name, env=ENV)]
         color = LOOKS[name].color if name in LOOKS else "#444444"
@@ -240,7 +240,7 @@ def summary(rows: list[Row]) -> list[tuple[str, ...]]:
         The table: a header, then rows.
     """
     table: list[tuple[str, ...]] = [("agent", "task", "mean return, or median episodes to learn", "runs")]
-    for name in (*RIVALS, OURS, SB3):
+    for name in (*BASELINES, OURS, SB3):
         found = [row["evaluation"] for row in where(rows, name=name, env=ENV)]
         if found:
             table.append((_label(name), "CartPole-v1", mean_interval(found).words(".0f"), str(len(found))))

@@ -64,7 +64,9 @@ def figure(rows: list[Row]) -> Figure:
     regret.axhline(0.9, color="k", lw=0.8, ls=":")
     regret.annotate("dotted: “learned” below it (the paper's 0.9)", (0, 0.03), size=8)
     returns.set(
-        xlabel="episode", ylabel="return of the episode", title=f"DeepSea, N={SIZE}: one path in {2**SIZE:,} pays"
+        xlabel="episode",
+        ylabel="return of the episode",
+        title=f"DeepSea, N={SIZE}: one of {2**SIZE:,} paths is rewarded",
     )
     regret.set(xlabel="episode", ylabel="average regret so far", ylim=(0, 1.03), title="regret per episode")
     legend_below(drawing, returns)

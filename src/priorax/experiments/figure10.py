@@ -1,9 +1,9 @@
 """Figure 10: DQN with a count bonus (UCB) on DeepSea for several bonus scales beta, compared with BSP.
 
-The bonus is beta/sqrt(N(s)) with the true visit counts; unvisited states count as one visit. When it is paid (by the
-count at insertion, or by the count when the transition is replayed) and whether the agent also dithers are those of the
-best of twelve settings (`search`); beta is swept around it, on seeds on which no setting was chosen. The paper runs up
-to 50,000 episodes, `full` here up to 3,000.
+The bonus is beta/sqrt(N(s)) with the true visit counts; unvisited states count as one visit. Whether it uses the count
+at insertion or that at each replay, and whether the agent also takes epsilon-greedy actions, are those of the best of
+twelve settings (`search`); beta is swept, on seeds on which no setting was chosen. The paper runs up to 50,000
+episodes, `full` here up to 3,000.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from priorax.report.learning_times import median_table, times_figure
 from priorax.report.looks import LOOKS, Look
 from priorax.report.rows import Row
 
-RIVALS = ("ucb",)
+SEARCHED = ("ucb",)
 SCALES = {"quick": (0.01, 0.1, 1.0), "full": (0.001, 0.01, 0.1, 1.0, 10.0)}
 SIZES = {"quick": (5, 8, 10, 12), "full": (5, 8, 10, 12, 15, 20)}
 SEEDS = {"quick": 2, "full": 5}

@@ -61,7 +61,7 @@ def figure(rows: list[Row]) -> Figure:
     """
     drawing, axes = panels(1, 1, width=6.4, height=3.8)
     learning_curves(axes[0, 0], rows, looks(rows))
-    axes[0, 0].set_title("cartpole swing-up, a wider region pays: the scale of the prior")
+    axes[0, 0].set_title("cartpole swing-up, wider rewarded region: prior scale")
     legend_below(drawing, axes[0, 0])
     return drawing
 

@@ -6,7 +6,7 @@ towards random weights (BSR) and the additive prior (BSP) are uncertain on both 
 
 The paper does not state the scales. Without random biases a Glorot network is linear on each half-line and so is
 determined by the data on it: a prior without biases shows almost no uncertainty on the left, nor does l2 towards Glorot
-weights. So the prior here has random biases, and BSR starts from (and is pulled towards) wider Gaussian weights.
+weights. So the prior here has random biases, and BSR starts from (and is regularised towards) wider Gaussian weights.
 
 The picture shows one seed; the statements are measured on all seeds, each with its own members and bootstrap.
 """

@@ -36,7 +36,7 @@ def actions() -> np.ndarray:
 
 
 def observe(belief: Belief, x: np.ndarray, reward: np.ndarray) -> Any:
-    """Show actions and rewards to a belief.
+    """Condition a belief on actions and their rewards.
 
     Args:
         belief: The belief.

@@ -2,10 +2,10 @@
 dithering.
 
 Each method goes through the sizes until all its seeds fail. Network, optimiser, minibatches and updates are the same
-for all (the preset `tuned`), but for the settings that the equal search chose for each rival (`search`). BSP is
-shown with the preset `tuned`, and with the paper's own settings (the preset `paper`, appendix B), which learn only at
-the end of episodes and get ten times as many. Epsilon-greedy is shown with the paper's annealing over 2,000 episodes,
-and annealed from 1 over the whole budget of BSP.
+for all (the preset `tuned`), except for the settings that the equal search chose for BS, BSR and epsilon-greedy
+(`search`). BSP is shown with the preset `tuned`, and with the paper's own settings (the preset `paper`, appendix B),
+which learn only at the end of episodes and get ten times as many. Epsilon-greedy is shown with the paper's annealing
+over 2,000 episodes, and annealed from 1 over the whole budget of BSP.
 
 Seeds from 200 on: no setting was chosen on them.
 """
@@ -23,7 +23,7 @@ from priorax.report.looks import looks_of
 from priorax.report.rows import Row
 
 METHODS = ("bsp", "bsp paper", "bsr", "bs", "eps_greedy", "eps_greedy long")
-RIVALS = ("bsr", "bs", "eps_greedy")
+SEARCHED = ("bsr", "bs", "eps_greedy")
 FIRST_SEED = 200
 """First seed; no setting was chosen on these seeds."""
 SIZES: dict[str, dict[str, tuple[int, ...]]] = {

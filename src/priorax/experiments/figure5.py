@@ -25,9 +25,9 @@ LOOKS = {
     "d4pg": ("D4PG", "#4daf4a"),
 }
 FORMS = {
-    "cartpole_swingup_wide": ("a wider region pays", tuple(LOOKS)),
+    "cartpole_swingup_wide": ("wider rewarded region", tuple(LOOKS)),
     "cartpole_swingup": ("the paper's task", tuple(LOOKS)),
-    "cartpole_swingup_smooth": ("every state pays (smooth reward)", ("d4pg",)),
+    "cartpole_swingup_smooth": ("dense reward", ("d4pg",)),
 }
 """Title and agents of each variant."""
 EPISODES = {

@@ -1,7 +1,7 @@
 """Figure 6: Montezuma's Revenge at several prior scales, and a double dueling prioritised DQN.
 
-The paper ran as long as Ape-X: billions of frames with hundreds of actors. `quick` is what two cores do in half an
-hour: its rows have the number of distinct states that each agent reaches, and what little reward there is. `paper` is
+The paper's runs are as long as Ape-X's: billions of frames with hundreds of actors. `quick` is what two cores can do in
+half an hour: its rows have the number of distinct states that each agent reaches, and its returns. `full` is
     for a
 cluster, and states its requirements before it starts.
 """
@@ -74,7 +74,7 @@ def figure(rows: list[Row]) -> Figure:
     drawing, axes = panels(1, 2, width=4.6, height=3.4, share=False)
     shown = looks(rows)
     curves(axes[0, 0], rows, "cells", shown)
-    axes[0, 0].set(title="Montezuma's Revenge: where it has been", ylabel="distinct states (11 x 8 cells, 8 greys)")
+    axes[0, 0].set(title="Montezuma's Revenge: states visited", ylabel="distinct states (11 x 8 cells, 8 greys)")
     curves(axes[0, 1], rows, "best", shown)
     axes[0, 1].set(title="what it has found", ylabel="return of the best game so far")
     legend_below(drawing, axes[0, 0])

@@ -16,7 +16,7 @@ from priorax.report.looks import looks_of
 from priorax.report.rows import Row
 
 METHODS = ("bsp", "noisy", "dropout", "bbb", "c51", "qr")
-RIVALS = METHODS[1:]
+SEARCHED = METHODS[1:]
 SIZES = {"quick": (5, 8, 10, 12), "full": (5, 8, 10, 12, 15, 20)}
 SEEDS = {"quick": 2, "full": 5}
 MOST_EPISODES = {"quick": 500, "full": 3000}

@@ -1,4 +1,4 @@
-"""What the experiments from pixels share: tasks, rows and curves."""
+"""Tasks, rows and curves of the experiments from pixels (figure 6 and `pixels`)."""
 
 import itertools
 from collections.abc import Sequence
@@ -47,10 +47,13 @@ def found_treasure(history: Sequence[Episode]) -> bool:
 
 
 def outcome(result: Result) -> list[dict[str, Any]]:
-    """A row for each twentieth of a run: what its episodes paid, and how many states were seen by then.
+    """Make one row for each twentieth of a run: the mean return of its episodes, and the distinct states so far.
 
     Args:
-        result: The run.
+        result: Result of the run.
+
+    Returns:
+        The rows.
     """
     rows = []
     edges = np.linspace(0, result.steps, BLOCKS + 1)

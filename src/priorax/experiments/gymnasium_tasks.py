@@ -67,7 +67,7 @@ GAMES = (
 )
 SEEDS = {"quick": range(100, 103), "full": range(100, 110)}
 """Seeds of each preset. Settings were chosen on seeds 0 to 2, except that Taxi's were chosen again on those after the
-first choice had failed on seed 100, and epsilon after all seeds had been seen with 0.1.
+first choice had failed on seed 100, and epsilon after all seeds had been run with 0.1.
 """
 BLOCKS = 40
 """Rows per run."""
@@ -115,10 +115,13 @@ def game_task(agent: str, game: Game, seed: int) -> Task:
 
 
 def outcome(result: Result) -> list[dict[str, Any]]:
-    """A row for each part of a run: what the episodes that ended in it paid, and the last hundred up to its end.
+    """Make one row for each part of a run: the mean return of the episodes that ended in it, and of the last hundred.
 
     Args:
-        result: The run.
+        result: Result of the run.
+
+    Returns:
+        The rows.
     """
     rows = []
     history = [row for row in result.history if row.lane >= CALM.get(result.agent, 0)]
@@ -138,7 +141,7 @@ def outcome(result: Result) -> list[dict[str, Any]]:
 
 
 def _mean(episodes: Sequence[Episode], count: int) -> float | None:
-    """Of the returns of the last so many."""
+    """Compute the mean return of the last `count` episodes; None if there are none."""
     returns = [row.total_return for row in episodes[-count:]]
     return round(float(np.mean(returns)), 3) if returns else None
 
@@ -161,7 +164,7 @@ def figure(rows: list[Row]) -> Figure:
 
 
 def _panel(axis: Axes, rows: list[Row], game: Game) -> None:
-    axis.axhline(game.solved, color="k", lw=0.7, ls="--", label="solved, as Gymnasium has it")
+    axis.axhline(game.solved, color="k", lw=0.7, ls="--", label="solved, as defined by Gymnasium")
     for name, (label, color) in LOOKS.items():
         step, returns = by_seed(where(rows, name=name))
         returns = smoothed(returns)

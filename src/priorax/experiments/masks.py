@@ -1,8 +1,8 @@
 """The bootstrap mask on DeepSea: ensembles without prior, with l2, and with priors, each with and without a bootstrap.
 
-Elsewhere rivals are run as their authors define them, BS and BSR with mask 0.5, while BSP has mask 1. Here each has
-both, so that what the prior does and what seeing all data does can be told apart. An ensemble without prior and with
-mask 1 is the paper's "ensemble", with mask 0.5 its "bootstrap". BSR's weight is read in both ways (`l2_reading`).
+In other experiments BS and BSR have mask probability 0.5, as in the paper, while BSP has 1. Here each method has both,
+which separates the effect of the prior from that of training on all data. An ensemble without prior and with mask 1 is
+the paper's "ensemble", with mask 0.5 its "bootstrap". BSR has both interpretations of its weight (`l2_reading`).
 """
 
 from typing import Any

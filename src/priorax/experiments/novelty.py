@@ -85,8 +85,8 @@ def figure(rows: list[Row]) -> Figure:
             mine = where(rows, kind="curve", agent=agent, seed=seed)
             words = label if seed == 0 else None
             curve.plot(column(mine, "episode"), column(mine, "distinct"), color=colors[agent], label=words)
-    curve.axhline(SIZE * (SIZE + 1) // 2, color="k", lw=0.8, ls="--", label="all that can be reached")
-    curve.set(xlabel="episode", ylabel="distinct cells seen", title="without any reward")
+    curve.axhline(SIZE * (SIZE + 1) // 2, color="k", lw=0.8, ls="--", label="all reachable cells")
+    curve.set(xlabel="episode", ylabel="distinct cells visited", title="without any reward")
     legend_below(drawing, curve)
     return drawing
 
@@ -100,7 +100,7 @@ def summary(rows: list[Row]) -> list[tuple[str, ...]]:
     Returns:
         The table: a header, then rows.
     """
-    table: list[tuple[str, ...]] = [("agent", "cells seen", "of", "episodes")]
+    table: list[tuple[str, ...]] = [("agent", "cells visited", "of", "episodes")]
     for agent, label in AGENTS.items():
         mine = where(rows, kind="curve", agent=agent)
         last = max(row["episode"] for row in mine)

@@ -1,8 +1,8 @@
-"""The equal search: twelve settings of every method on DeepSea, on the same two seeds, sizes and episodes.
+"""The equal search: twelve settings of every method on DeepSea, with the same two seeds, sizes and episodes.
 
-What each rival is run with in figures 3, 8, 9 and 10 is chosen here, by one rule (`best`), on seeds that are not shown
-elsewhere. What is not in a grid is the same for all: the preset `tuned`, found for BSP by an earlier search that was
-larger than this one and is not kept as rows. Exact methods are searched too.
+The settings of all agents other than BSP in figures 3, 9 and 10 and in table 1 are chosen here, by one rule (`best`),
+on seeds that no figure shows. Settings that are not in a grid are those of the preset `tuned` for all methods. That
+preset was found for BSP, by an earlier and larger search whose rows were not kept. Exact methods are searched as well.
 """
 
 import itertools

@@ -1,4 +1,4 @@
-"""What figures 5 and 11 share: tasks on cartpole swing-up (section 4.2.2), their rows, and learning curves."""
+"""Common parts of figures 5 and 11: tasks on cartpole swing-up (section 4.2.2), their rows, and learning curves."""
 
 from typing import Any
 

@@ -19,7 +19,7 @@ What changed after looking at results: prior effect had its data on [-1, 0] and 
 units of a network without biases had never been active, so that every network looked uncertain; multi step had PSRL for
 exact Bayes, whose last state may lead anywhere, so that its value grows with the remaining steps. The second form of
 prior effect came after its first measurements, and brought three marks to agreement with the paper: so both are shown.
-The rule on a collapsed last state came after C51 had been seen to collapse there.
+The rule on a collapsed last state came after the spread of C51 had been found to collapse there.
 """
 
 from typing import Any, NamedTuple
@@ -117,7 +117,7 @@ SIZE, MOST_EPISODES = 10, 1000
 """Of DeepSea."""
 DEEP_SEA = {name: {**AGENT, "exact": "rlsvi"}.get(name, name) for name in ROWS}
 """The agent of each row that is run on DeepSea."""
-RIVALS = tuple(agent for agent in DEEP_SEA.values() if agent != "bsp")
+SEARCHED = tuple(agent for agent in DEEP_SEA.values() if agent != "bsp")
 
 
 def ladders(budget: str) -> list[Any]:

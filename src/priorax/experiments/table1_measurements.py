@@ -37,7 +37,7 @@ from priorax.replay import Transition
 from priorax.training.backends.loop import empty_replay, learn_once, remember
 
 CHAIN, REPEATS = 10, 1000
-"""States of the chain of *multi step*, and how often each transition was seen."""
+"""States of the chain of *multi step*, and how often each transition is stored."""
 AGENT = {"count": "ucb"}
 """Agents whose name differs from that of their belief."""
 NETWORK = MLP((20, 20))
@@ -85,7 +85,7 @@ def fitted_spread(name: str, x: np.ndarray, y: np.ndarray, at: np.ndarray, steps
 
 
 Measured = list[dict[str, Any]]
-"""Rows of one measurement: `number`, and what it was made of."""
+"""Rows of one measurement: the result, `number`, and the quantities that it was computed from."""
 
 
 def data_concentration(method: str, seed: int, steps: int) -> Measured:
@@ -146,8 +146,8 @@ def multi_step(method: str, seed: int, steps: int) -> Measured:
         moves = jnp.zeros((CHAIN, 1, CHAIN + 1)).at[jnp.arange(last), 0, jnp.arange(1, CHAIN)].set(float(REPEATS))
         chain = Tabular(RLSVI(), CHAIN, 1, CHAIN, 1.0)
         plans = jax.vmap(lambda key: chain.plan(Model(moves, jnp.zeros((CHAIN, 1))), key))
-        doubt = np.std(plans(jax.random.split(key_spread, 2000)), axis=0)[:, 0]
-        return _travelled(doubt[0], doubt[last], 1.0)
+        spread = np.std(plans(jax.random.split(key_spread, 2000)), axis=0)[:, 0]
+        return _propagated(spread[0], spread[last], 1.0)
     changes: dict[str, Any] = {"sample_outcomes": True, "epsilon": None} if method == "c51" else {}
     known = AGENT.get(method, method)
     chosen = settings(known, discount=1.0, capacity=CHAIN * REPEATS, **changes)
@@ -159,21 +159,31 @@ def multi_step(method: str, seed: int, steps: int) -> Measured:
     if belief.pays_bonus:
         optimism = np.asarray(values_of(belief.head, belief.forward(learned, key_spread, ends, None, True)))
         start, end = optimism[0, :, 0]
-        return _travelled(start, end, 1.0)
+        return _propagated(start, end, 1.0)
     before, after = (
         np.asarray(belief.spread(state, key_spread, ends, num_draws=500))[:, 0] for state in (first, learned)
     )
-    return _travelled(after[0], after[1], float(after[1] / max(before[1], 1e-9)))
+    return _propagated(after[0], after[1], float(after[1] / max(before[1], 1e-9)))
 
 
-def _travelled(start: Any, end: Any, left: float) -> Measured:
+def _propagated(start: Any, end: Any, left: float) -> Measured:
     ratio = abs(float(start)) / max(abs(float(end)), 1e-9)
     shown = {"spread_start": float(start), "spread_end": float(end), "left_of_first": left}
     return [{"number": min(ratio, 1 / max(ratio, 1e-9)), **shown}]
 
 
 def _chain_learned(agent: QLearner, key: Any, steps: int, leave_last: bool) -> BeliefState:
-    """The belief after so many updates on the chain's transitions, each seen REPEATS times."""
+    """Train on the chain's transitions, each of which is stored REPEATS times.
+
+    Args:
+        agent: The agent.
+        key: PRNG key.
+        steps: Number of updates.
+        leave_last: Whether one transition from the last state is stored as well.
+
+    Returns:
+        The state of its belief.
+    """
 
     def keep(carry: Any, item: tuple[Any, Any]) -> tuple[Any, None]:
         (state, buffer), (at, key) = carry, item
