@@ -1,13 +1,16 @@
-"""One try at cartpole swing-up in the paper's form: `python -m tools.swingup_search NAME '{"json": "configuration"}'`.
+"""Hyperparameter search on the paper's form of cartpole swing-up; one run is
+`python -m tools.swingup_search NAME '{"json": "configuration"}'`.
 
-Rows go to results/swingup_search/NAME.csv, the configuration to NAME.json: what each column means, and what came of the
-tries so far, is in the README there. A configuration may have
+Rows are written to results/swingup_search/NAME.csv, the configuration to NAME.json; the README there describes the
+columns and the results so far. A configuration may have
 
 - `seed`, `episodes`, `every` (episodes between rows), `members`;
 - `net`: fields of `Coded`; `prior`: changes to them for the prior (by default random biases);
-- `dueling` and `prior_advantage`: value and advantages apart, and the prior of advantages relative to that of values;
-- `share`: for diagnosis, the share of episodes that start upright; evaluations always start at rest;
-- `env`: fields of `CartpoleSwingup`; `set`: changes to the preset `swingup`; `prior_scale` is the spread of the prior.
+- `dueling`: whether networks have separate value and advantage outputs; `prior_advantage`: scale of the prior of
+  advantages relative to that of values;
+- `share`: for diagnosis, the fraction of episodes that start upright; evaluations always start at rest;
+- `env`: fields of `CartpoleSwingup`; `set`: changes to the preset `swingup`, in which `prior_scale` is the standard
+  deviation of the prior over members.
 """
 
 import csv
@@ -55,12 +58,12 @@ PLACES = {
     "falling": (0.3, 0.2, 0.5, 2.0),
     "swing": (0, np.pi / 2, 0, -4.0),
 }
-"""States (x, theta, x', theta') whose values are looked at."""
+"""States (x, theta, x', theta') at which rows have the mean value and the spread over members."""
 
 
 @dataclass(frozen=True)
 class Coded:
-    """An MLP on random Fourier features of the observation, beside the observation itself."""
+    """An MLP whose inputs are the observation and random Fourier features of it."""
 
     widths: tuple[int, ...] = (50, 50)
     features: int = 256
@@ -103,7 +106,7 @@ class Coded:
 
 @dataclass(frozen=True)
 class MixedStart(CartpoleSwingup):
-    """A share of the episodes starts upright: for diagnosis."""
+    """Cartpole swing-up in which a fraction of the episodes starts upright, for diagnosis."""
 
     share: float = 0.2
 
@@ -143,7 +146,7 @@ def observation(state: tuple[float, ...]) -> Any:
 
 
 def search(name: str, config: dict[str, Any]) -> None:
-    """Run one try."""
+    """Train one configuration and write its rows."""
     config = {**DEFAULTS, **config}
     more = {"capacity": 1_000_000, "num_members": config["members"], **_tuples(config["set"])}
     chosen: Any = settings("bsp", "swingup", **more)

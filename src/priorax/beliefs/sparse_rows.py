@@ -8,8 +8,8 @@ c = b1/sqrt(b2), j steps without gradient move a weight by
 
 and decay m by b1^j and v by b2^j. The bias correction changes within the skipped steps; it is evaluated at their mean
 time under the weights c^i, which is dense Adam to first order (tests state the tolerance). It needs c < 1: otherwise
-steps without gradient would grow. A row's weights, moments and last step are stored contiguously: one gather, one
-scatter. It requires that untouched rows have no gradient, so it excludes L2 regularisation.
+steps without gradient would grow. It requires that rows outside the batch have no gradient, so it excludes L2
+regularisation.
 
 The gradients of a row that occurs twice in a batch are summed: each occurrence writes its position in the batch into
 the row's cell of `writer`, and the one found there afterwards represents all. Cells are never cleared, since only those
