@@ -74,6 +74,8 @@ class Coded:
     """Seed of the features, which all members share."""
     pairs: float = 0.0
     """Share of the features that see pole or cart alone."""
+    subset: float = 1.0
+    """Probability that a feature sees a component of the observation."""
 
     def code(self, x: Any) -> Any:
         """Compute the features of one observation."""
@@ -89,6 +91,8 @@ class Coded:
         if self.pairs:
             kinds = rng.choice(3, self.features, p=[self.pairs * 2 / 3, self.pairs / 3, 1 - self.pairs])
             frequency *= np.array([[1, 1, 1, 0, 0], [0, 0, 0, 1, 1], [1, 1, 1, 1, 1]])[kinds].T
+        if self.subset < 1:
+            frequency *= rng.uniform(size=frequency.shape) < self.subset
         cosines = jnp.cos(z @ jnp.asarray(frequency, jnp.float32) + jnp.asarray(phase, jnp.float32))
         return jnp.concatenate([np.sqrt(2) * cosines, z])
 

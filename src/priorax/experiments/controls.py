@@ -121,7 +121,7 @@ def stable_baselines(seed: int, steps: int) -> list[dict[str, Any]]:
         from stable_baselines3.common.monitor import Monitor
     except ImportError as error:
         raise ImportError("the comparison needs Stable-Baselines3; pip install 'priorax[peers]'") from error
-    env = Monitor(gymnasium.make("CartPole-v1"))
+    env: Any = Monitor(gymnasium.make("CartPole-v1"))
     model = DQN(
         "MlpPolicy",
         env,
