@@ -8,14 +8,13 @@ ratio.
 import argparse
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-ROUNDS = 5
 
 
 def pieces() -> dict[str, Callable[[], Any]]:
@@ -100,12 +99,14 @@ def main() -> None:
     parser.add_argument("old", type=Path)
     parser.add_argument("new", type=Path)
     parser.add_argument("--out", type=Path, help="a JSON file for all times")
+    parser.add_argument("--only", default="", help="a regular expression that names of pieces must contain")
+    parser.add_argument("--rounds", type=int, default=5, help="number of turns of each piece on each side")
     asked = parser.parse_args()
     workers = {"old": worker(asked.old.resolve()), "new": worker(asked.new.resolve())}
     names = {side: answer(process) for side, process in workers.items()}
     times: dict[str, dict[str, list[float]]] = {}
-    for turn in range(ROUNDS):
-        for name in (name for name in names["old"] if name in names["new"]):
+    for turn in range(asked.rounds):
+        for name in (name for name in names["old"] if name in names["new"] and re.search(asked.only, name)):
             for side in ("old", "new") if turn % 2 == 0 else ("new", "old"):
                 workers[side].stdin.write(name + "\n")
                 workers[side].stdin.flush()
