@@ -67,7 +67,8 @@ class Coded:
     length: float = 0.7
     """Lengthscale of the features."""
     warp: str = "none"
-    """asinh: velocities and position are bent, so that slow and central states take up more of the space."""
+    """asinh: velocities and position are bent, so that slow and central states take up more of the space; asinh4: all
+    components, scaled and times 4."""
     bias: float = 0.0
     """Standard deviation of the biases."""
     seed: int = 0
@@ -83,6 +84,8 @@ class Coded:
         z = x * jnp.array([1.0, 1.0, 0.2, 1.0, 0.4])
         if self.warp == "asinh":
             z = jnp.stack([cos, sin, jnp.arcsinh(theta_dot), jnp.arcsinh(place / 0.3), jnp.arcsinh(x_dot)])
+        if self.warp == "asinh4":
+            z = jnp.arcsinh(4 * z)
         if not self.features:
             return z
         rng = np.random.default_rng(self.seed)
