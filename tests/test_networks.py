@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from priorax.beliefs import Ensemble
-from priorax.networks import MLP, Dueling, Table, as_network, module
+from priorax.networks import MLP, Dueling, FourierCode, Table, as_network, module
 
 
 def test_glorot_weights_have_glorots_variance_and_biases_start_at_zero():
@@ -119,3 +119,40 @@ def test_a_gain_multiplies_the_inputs():
     np.testing.assert_allclose(
         MLP((8,), gain=(2.0, 3.0)).apply(params, x), MLP((8,)).apply(params, x * jnp.array([2.0, 3.0]))
     )
+
+
+def test_fourier_features_approximate_a_gaussian_kernel():
+    code = FourierCode(features=20_000, lengthscale=0.8)
+    a, b = jnp.array([0.3, -1.0, 0.5]), jnp.array([0.9, -0.6, 0.1])
+    kernel = jnp.exp(-jnp.sum((a - b) ** 2) / (2 * 0.8**2))
+    np.testing.assert_allclose(code(a)[:20_000] @ code(b)[:20_000] / 20_000, kernel, atol=0.02)
+    np.testing.assert_array_equal(code(a)[20_000:], a)
+
+
+def test_features_of_a_subset_ignore_the_other_components():
+    """With a probability of 1/2 each, a quarter of the features of two components depends on the first alone."""
+    code = FourierCode(features=2000, subset=0.5)
+    here, there = code(jnp.array([0.3, 1.0])), code(jnp.array([0.3, -2.0]))
+    same = np.isclose(here, there)[:2000]
+    assert 0.45 < same.mean() < 0.55
+    assert np.std(here[:2000][same]) > 0.3  # half of these depend on the first component
+
+
+def test_squashed_inputs_are_logarithmic_far_out_and_linear_at_zero():
+    code = FourierCode(features=0, squash=4.0)
+    np.testing.assert_allclose(code(jnp.array([0.001, 100.0])), [0.004, np.log(800)], rtol=1e-4)
+
+
+def test_a_coded_mlp_is_an_mlp_on_the_code():
+    code, x = FourierCode(features=6, squash=2.0), jnp.array([0.3, -1.0])
+    coded = MLP((8,), gain=(2.0, 3.0), code=code)
+    params = coded.init(jax.random.key(0), x, 2)
+    assert params[0].weight.shape == (code.size(2), 8) == (8, 8)
+    expected = MLP((8,)).apply(params, code(x * jnp.array([2.0, 3.0])))
+    np.testing.assert_allclose(coded.apply(params, x), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("wrong", [{"features": -1}, {"lengthscale": 0.0}, {"subset": 0.0}, {"squash": -1.0}])
+def test_impossible_codes_are_refused(wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        FourierCode(**wrong)

@@ -15,6 +15,7 @@ from priorax.agents import PRESETS, AgentSpec, Settings, agent_spec, agents, bui
 from priorax.agents.setting_values import checked, from_json, hints, meanings, parse
 from priorax.agents.settings import EnsembleSettings, QSettings
 from priorax.envs.interface import Interface, Sight, TaskSpec
+from priorax.networks import FourierCode
 
 TABLE = json.loads((Path(__file__).parent / "data" / "agents.json").read_text())
 SCALE = (1.0, 0.5, 2.0, 1.0, 0.1)
@@ -24,6 +25,10 @@ INTERFACES = {
     "pictures": Interface(Sight((4, 84, 84), (4, 84, 84), "uint8"), 4),
     "continuous": Interface(Sight((5,), (5,), "float32"), 1, bound=1.0, input_scale=SCALE),
 }
+NEW_SETTINGS = {"fourier_features": 0, "fourier_lengthscale": 0.5, "fourier_subset": 1.0, "squash_inputs": 0.0}
+"""Settings that are newer than the table; at these values they change nothing."""
+NEW_PARTS = ("code",)
+"""Parts of networks that are newer than the table; None changes nothing."""
 
 
 def plain(value):
@@ -40,6 +45,10 @@ def leaves(tree, where=""):
     return {where: plain(tree.tolist() if isinstance(tree, (jax.Array, np.ndarray)) else tree)}
 
 
+def is_new(name, part):
+    return part is None and name.rsplit(".", 1)[-1] in NEW_PARTS
+
+
 def applied(base, delta):
     return {**{k: v for k, v in base.items() if k not in delta["without"]}, **delta["set"]}
 
@@ -53,7 +62,7 @@ def test_every_agent_and_preset_is_what_it_was(agent, preset):
             build(agent, settings(agent, preset), INTERFACES["pictures"])
         return
     chosen = settings(agent, preset)
-    old = {**TABLE["base"]["settings"], **was["settings"]}
+    old = {**NEW_SETTINGS, **TABLE["base"]["settings"], **was["settings"]}
     now = plain(dataclasses.asdict(chosen))
     assert now == {name: old[name] for name in now}
     for name, interface in INTERFACES.items():
@@ -62,7 +71,8 @@ def test_every_agent_and_preset_is_what_it_was(agent, preset):
                 build(agent, chosen, interface)
         else:
             expected = applied(TABLE["base"]["built"][name], was["built"][name])
-            assert leaves(build(agent, chosen, interface)) == expected
+            built = leaves(build(agent, chosen, interface))
+            assert {name: part for name, part in built.items() if not is_new(name, part)} == expected
 
 
 def test_the_table_is_whole():
@@ -313,3 +323,29 @@ def test_help_lists_what_the_registries_have(capsys, monkeypatch):
         main(["reproduce", "--help"])
     out = capsys.readouterr().out
     assert all(name in out for name in names.EXPERIMENTS)
+
+
+def test_fourier_features_reach_networks_priors_and_d4pg():
+    changes = {"fourier_features": 8, "fourier_lengthscale": 0.7, "fourier_subset": 0.6, "squash_inputs": 4.0}
+    code = FourierCode(8, 0.7, 0.6, 4.0)
+    for preset, dueling in (("tuned", False), ("swingup", True)):
+        agent = build("bsp", settings("bsp", preset, dueling=dueling, **changes), INTERFACES["numbers"])
+        for network in (agent.belief.network, agent.belief.prior):
+            assert (network.network if dueling else network).code == code
+    d4pg = build("d4pg", settings("d4pg", "swingup", **changes), INTERFACES["continuous"])
+    nets = d4pg.init(jax.random.key(0), jax.numpy.zeros(5)).nets
+    assert (nets.actor[0].weight.shape[0], nets.critic[0].weight.shape[0]) == (13, 14) and d4pg.code == code
+
+
+@pytest.mark.parametrize("changes", [{"fourier_features": 8}, {"squash_inputs": 1.0}])
+def test_codes_of_vectors_are_refused_for_states_and_images(changes):
+    with pytest.raises(ValueError, match="need array observations, and this environment has state indices; pass 0"):
+        build("bsp", settings("bsp", **changes), INTERFACES["states"])
+    with pytest.raises(ValueError, match="torso='small' sees images; pass 0"):
+        build("bsp", settings("bsp", "small", **changes), INTERFACES["pictures"])
+
+
+@pytest.mark.parametrize("name", ["fourier_features", "fourier_lengthscale", "fourier_subset", "squash_inputs"])
+def test_impossible_codes_are_refused(name):
+    with pytest.raises(ValueError, match=f"{name}=-1"):
+        settings("bsp", **{name: -1})

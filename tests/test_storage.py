@@ -40,7 +40,7 @@ from priorax.beliefs import (
 from priorax.convnets import Convnet
 from priorax.files import BadFile, Content, read, write, write_atomically
 from priorax.heads import C51, Classes, Gaussian, Quantiles, Scalar
-from priorax.networks import MLP, Dueling, Pair, Table, as_network
+from priorax.networks import MLP, Dueling, FourierCode, Pair, Table, as_network
 from priorax.noise import NOISES
 from priorax.noise import Gaussian as GaussianNoise
 from priorax.priors import Around, Constant, Function, Linear, RandomFourier, Tabulated
@@ -65,7 +65,7 @@ NETWORKS = [
     MLP((4,), activation="tanh", gain=(1.0, 2.0, 3.0), weight_std=0.5),
     Table(5, (4,), bias_scale=0.1),
     Convnet(((2, 2, 1), (3, 2, 1)), (4,), bias_scale=0.1),
-    Dueling(MLP((4,)), advantage=0.5),
+    Dueling(MLP((4,), code=FourierCode(6, 0.7, 0.5, 4.0, seed=1)), advantage=0.5),
 ]
 PRIORS = [
     Linear(0.5, bias_std=0.1),
@@ -80,6 +80,8 @@ DENSITIES = [TableCount(5), OneHotCount(), GaussianCount(ridge=0.1), HashCount(b
 SHARED = SharedTorso(Ensemble(2, MLP(()), prior=MLP((4,))), Convnet(((2, 2, 1),)), num_features=6, optimizer=RMSProp())
 OWN_CODE = {Pair, Function}
 """What a user's functions are in."""
+INSIDE = {FourierCode}
+"""Parts of networks, which are in the lists inside them."""
 
 
 def example(part):
@@ -128,7 +130,7 @@ def test_no_kind_is_forgotten_above():
         for kind in vars(module).values():
             ours = dataclasses.is_dataclass(kind) and kind.__module__ == module.__name__
             if ours and not issubclass(kind, eqx.Module):
-                assert kind in tested | OWN_CODE, f"add one of {kind} to the lists"
+                assert kind in tested | OWN_CODE | INSIDE, f"add one of {kind} to the lists"
 
 
 @pytest.mark.parametrize("name", NOISES)

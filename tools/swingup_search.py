@@ -70,13 +70,16 @@ class Coded:
     length: float = 0.7
     """Lengthscale of the features."""
     warp: str = "none"
-    """asinh: velocities and position are bent, so that slow and central states take up more of the space."""
+    """asinh: velocities and position are bent, so that slow and central states take up more of the space; asinh4: all
+    components, scaled and times 4."""
     bias: float = 0.0
     """Standard deviation of the biases."""
     seed: int = 0
     """Seed of the features, which all members share."""
     pairs: float = 0.0
     """Share of the features that see pole or cart alone."""
+    subset: float = 1.0
+    """Probability that a feature sees a component of the observation."""
 
     def code(self, x: Any) -> Any:
         """Compute the features of one observation."""
@@ -84,6 +87,8 @@ class Coded:
         z = x * jnp.array([1.0, 1.0, 0.2, 1.0, 0.4])
         if self.warp == "asinh":
             z = jnp.stack([cos, sin, jnp.arcsinh(theta_dot), jnp.arcsinh(place / 0.3), jnp.arcsinh(x_dot)])
+        if self.warp == "asinh4":
+            z = jnp.arcsinh(4 * z)
         if not self.features:
             return z
         rng = np.random.default_rng(self.seed)
@@ -92,6 +97,8 @@ class Coded:
         if self.pairs:
             kinds = rng.choice(3, self.features, p=[self.pairs * 2 / 3, self.pairs / 3, 1 - self.pairs])
             frequency *= np.array([[1, 1, 1, 0, 0], [0, 0, 0, 1, 1], [1, 1, 1, 1, 1]])[kinds].T
+        if self.subset < 1:
+            frequency *= rng.uniform(size=frequency.shape) < self.subset
         cosines = jnp.cos(z @ jnp.asarray(frequency, jnp.float32) + jnp.asarray(phase, jnp.float32))
         return jnp.concatenate([np.sqrt(2) * cosines, z])
 

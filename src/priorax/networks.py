@@ -18,9 +18,10 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Integer, Num, PRNGKeyArray, PyTree
 
-from priorax.checks import non_negative, one_of, positive_int
+from priorax.checks import non_negative, one_of, positive, positive_int
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "relu": jax.nn.relu,
@@ -69,6 +70,70 @@ class Layer(NamedTuple):
 
 
 @dataclass(frozen=True)
+class FourierCode:
+    """A fixed code of an input vector: the vector itself, and random Fourier features of it (Rahimi and Recht 2007).
+
+    Feature j is sqrt(2) cos(w_j z + b_j), with w_j ~ N(0, I / lengthscale²) and b_j uniform; the inner product of two
+    inputs' features approximates a Gaussian kernel. A network on such features can vary over a distance of
+    `lengthscale`: what it learns in one place changes little elsewhere, and, as a prior, it has as much to say about
+    each place as about any other, where a plain ReLU network grows with its input. Codes with equal settings are equal,
+    so that members and priors share their features.
+    """
+
+    features: int = 256
+    """Number of features; 0: the vector alone."""
+    lengthscale: float = 0.5
+    """Distance over which features vary, in units of the (squashed) input."""
+    subset: float = 1.0
+    """Probability that a feature depends on a component of the input. Below 1, functions are sums of functions of a few
+    components, which generalise over the others."""
+    squash: float = 0.0
+    """Replaces the input z by asinh(squash * z), which is logarithmic where |z| is above 1 / squash, so that small
+    values are resolved more finely than large ones; 0: no change."""
+    seed: int = 0
+    """Seed of the features."""
+
+    def __post_init__(self) -> None:
+        if self.features != 0:
+            positive_int("features", self.features)
+        positive("lengthscale", self.lengthscale)
+        non_negative("squash", self.squash)
+        if not 0 < self.subset <= 1:
+            raise ValueError(f"subset={self.subset} must be above 0 and at most 1; pass 1 for all components")
+
+    def size(self, num_in: int) -> int:
+        """Compute the length of the code.
+
+        Args:
+            num_in: Length of the input.
+
+        Returns:
+            The length.
+        """
+        return num_in + self.features
+
+    def __call__(self, z: Float[Array, " in"]) -> Float[Array, " code"]:
+        """Encode one input.
+
+        Args:
+            z: The input.
+
+        Returns:
+            The features, then the (squashed) input.
+        """
+        if self.squash > 0:
+            z = jnp.arcsinh(self.squash * z)
+        if self.features == 0:
+            return z
+        rng = np.random.default_rng(self.seed)
+        frequency = rng.normal(size=(z.size, self.features)) / self.lengthscale
+        phase = rng.uniform(0, 2 * np.pi, self.features)
+        frequency *= rng.uniform(size=frequency.shape) < self.subset
+        cosines = jnp.cos(z @ jnp.asarray(frequency, z.dtype) + jnp.asarray(phase, z.dtype))
+        return jnp.concatenate([2**0.5 * cosines, z])
+
+
+@dataclass(frozen=True)
 class MLP:
     """A multi-layer perceptron with Glorot initialisation (paper, algorithm 1, line 2).
 
@@ -89,6 +154,8 @@ class MLP:
     """Factor that multiplies the inputs: one number, or one per input. A larger gain gives a function that varies
     faster.
     """
+    code: FourierCode | None = None
+    """Code of the inputs, after the gain; None: the inputs themselves."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "widths", tuple(positive_int("widths", w) for w in self.widths))
@@ -98,7 +165,8 @@ class MLP:
             non_negative("weight_std", self.weight_std)
 
     def init(self, key: PRNGKeyArray, x: Any, num_out: int) -> tuple[Layer, ...]:
-        pairs = list(itertools.pairwise((jnp.size(x), *self.widths, num_out)))
+        num_in = jnp.size(x) if self.code is None else self.code.size(jnp.size(x))
+        pairs = list(itertools.pairwise((num_in, *self.widths, num_out)))
         key_weight, key_bias = jax.random.split(key)
         # one draw for all layers, since compiling random number generators is slow
         count = sum(fan_in * fan_out for fan_in, fan_out in pairs)
@@ -131,6 +199,8 @@ class MLP:
         flat = jnp.ravel(x).astype(params[0].weight.dtype)
         if self.gain != 1.0:
             flat = flat * jnp.asarray(self.gain)
+        if self.code is not None:
+            flat = self.code(flat)
         first = flat @ params[0].weight
         return _after_first(first, params, ACTIVATIONS[self.activation], masks)
 

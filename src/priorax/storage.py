@@ -27,7 +27,7 @@ from priorax.files import BadFile, Content, read, reading, short, write
 KINDS: dict[str, type] = {
     kind.__name__ if module is not heads else f"head.{kind.__name__}": kind
     for module, kinds in {
-        networks: (networks.MLP, networks.Table, networks.Dueling),
+        networks: (networks.MLP, networks.FourierCode, networks.Table, networks.Dueling),
         convnets: (convnets.Convnet,),
         priors: (priors.Linear, priors.RandomFourier, priors.Constant, priors.Tabulated, priors.Around),
         heads: (heads.Scalar, heads.Gaussian, heads.Classes, heads.C51, heads.Quantiles),

@@ -1,7 +1,7 @@
 """The named agent d4pg, for continuous actions."""
 
 from priorax.agents.d4pg import D4PG
-from priorax.agents.q_networks import replay_of, scale_of
+from priorax.agents.q_networks import code_of, replay_of, scale_of
 from priorax.agents.registry import AgentSpec
 from priorax.agents.settings import D4PGSettings
 from priorax.beliefs import Adam
@@ -32,6 +32,7 @@ def build(settings: D4PGSettings, task: TaskSpec) -> D4PG:
         settings.target_period,
         settings.action_noise,
         scale_of(settings, task),
+        code_of(settings, task),
     )
 
 

@@ -15,7 +15,7 @@ from priorax.agents.base import AgentDefaults, Choice
 from priorax.beliefs import Adam, Info
 from priorax.checks import non_negative, positive_int
 from priorax.heads import C51
-from priorax.networks import MLP
+from priorax.networks import MLP, FourierCode
 from priorax.replay import Replay, Sampled
 
 
@@ -64,6 +64,8 @@ class D4PG(AgentDefaults):
     """Standard deviation of the exploration noise, as a fraction of the bound."""
     input_scale: tuple[float, ...] = eqx.field(static=True, default=())
     """Multiplies each component of an observation; (): no scaling."""
+    code: FourierCode | None = eqx.field(static=True, default=None)
+    """Code of scaled observations; None: none."""
 
     def __check_init__(self) -> None:
         positive_int("num_actions", self.num_actions)
@@ -86,7 +88,7 @@ class D4PG(AgentDefaults):
         key_actor, key_critic = jax.random.split(key)
         action = jnp.zeros(self.num_actions)
         nets = Nets(
-            self.network.init(key_actor, jnp.ravel(obs), self.num_actions),
+            self.network.init(key_actor, self._scaled(obs), self.num_actions),
             self.network.init(key_critic, self._pair(obs, action), self.head.size),
         )
         opt = Nets(self.actor_optimizer.init(nets.actor), self.critic_optimizer.init(nets.critic))
@@ -121,7 +123,8 @@ class D4PG(AgentDefaults):
         return jnp.concatenate([self._scaled(obs), action / self.bound])
 
     def _scaled(self, obs: Array) -> Array:
-        return jnp.ravel(obs) * (jnp.asarray(self.input_scale) if self.input_scale else 1.0)
+        scaled = jnp.ravel(obs) * (jnp.asarray(self.input_scale) if self.input_scale else 1.0)
+        return scaled if self.code is None else self.code(scaled)
 
     def begin(self, state: D4PGState, key: PRNGKeyArray) -> tuple[()]:
         """Return nothing: exploration is noise on actions, so no function is drawn.

@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any
 
 from priorax.agents.q_learner import QLearner
-from priorax.agents.q_networks import head_of, network_of, optimizer_of, q_learner, scale_of
+from priorax.agents.q_networks import code_of, head_of, network_of, optimizer_of, q_learner, scale_of
 from priorax.agents.registry import AgentSpec
 from priorax.agents.settings import EnsembleSettings
 from priorax.beliefs import (
@@ -40,6 +40,11 @@ def build(settings: EnsembleSettings, task: TaskSpec) -> QLearner:
     """
     if settings.torso != "none" and task.num_states is not None:
         raise ValueError(f"torso={settings.torso!r} needs image observations; use torso='none' here")
+    if settings.torso != "none" and (settings.fourier_features > 0 or settings.squash_inputs > 0):
+        raise ValueError(
+            f"fourier_features={settings.fourier_features} and squash_inputs={settings.squash_inputs} encode vectors, "
+            f"and torso={settings.torso!r} sees images; pass 0 for both"
+        )
     ensemble = _ensemble(settings, task)
     members: Ensemble | SharedTorso = ensemble
     if settings.torso != "none" and settings.shared_torso:
@@ -102,7 +107,7 @@ def _prior_network(settings: EnsembleSettings, task: TaskSpec) -> Network:
     if settings.torso != "none" and not settings.shared_torso:
         return dataclasses.replace(_convolved(settings), bias_scale=settings.prior_bias)
     gain = tuple(settings.prior_gain * each for each in scale_of(settings, task) or (1.0,) * (settings.prior_gain != 1))
-    return MLP(settings.widths, gain=gain or 1.0, bias_scale=settings.prior_bias)
+    return MLP(settings.widths, gain=gain or 1.0, bias_scale=settings.prior_bias, code=code_of(settings, task))
 
 
 def _dueling(settings: EnsembleSettings, network: Network, size: int, advantage: float = 1.0) -> Network:

@@ -5,7 +5,7 @@ from priorax.agents.settings import GradientSettings, QSettings
 from priorax.beliefs import Adam, Belief, RMSProp
 from priorax.envs.interface import TaskSpec
 from priorax.heads import C51, Head, Quantiles, Scalar
-from priorax.networks import MLP, Dueling, Network, Table
+from priorax.networks import MLP, Dueling, FourierCode, Network, Table
 from priorax.replay import Replay
 
 
@@ -52,6 +52,31 @@ def scale_of(settings: GradientSettings, task: TaskSpec) -> tuple[float, ...]:
     return tuple(task.input_scale) if settings.scale_inputs else ()
 
 
+def code_of(settings: GradientSettings, task: TaskSpec) -> FourierCode | None:
+    """Create the code of array observations that networks and priors share.
+
+    Args:
+        settings: Hyperparameters of the agent.
+        task: Description of the environment.
+
+    Returns:
+        The code; None if observations are not encoded.
+
+    Raises:
+        ValueError: If observations are state indices, which have no code.
+    """
+    if settings.fourier_features == 0 and settings.squash_inputs == 0:
+        return None
+    if task.num_states is not None:
+        raise ValueError(
+            f"fourier_features={settings.fourier_features} and squash_inputs={settings.squash_inputs} need array "
+            "observations, and this environment has state indices; pass 0 for both"
+        )
+    return FourierCode(
+        settings.fourier_features, settings.fourier_lengthscale, settings.fourier_subset, settings.squash_inputs
+    )
+
+
 def network_of(settings: QSettings, task: TaskSpec) -> Network:
     """Create the value network: a table with hidden layers for finite states, else a multilayer perceptron.
 
@@ -62,9 +87,10 @@ def network_of(settings: QSettings, task: TaskSpec) -> Network:
     Returns:
         The network.
     """
+    code = code_of(settings, task)
     if task.num_states is not None:
         return Table(task.num_states, settings.widths)
-    network = MLP(settings.widths, gain=scale_of(settings, task) or 1.0)
+    network = MLP(settings.widths, gain=scale_of(settings, task) or 1.0, code=code)
     return Dueling(network, head_of(settings).size) if settings.dueling else network
 
 

@@ -6,7 +6,7 @@ Values from the command line and from run.json are converted by the fields' type
 
 from dataclasses import dataclass, field
 
-from priorax.checks import non_negative, one_of, positive_int
+from priorax.checks import non_negative, one_of, positive, positive_int
 
 PRIORS = ("none", "network", "linear", "optimal")
 HEADS = ("scalar", "c51", "qr")
@@ -66,6 +66,15 @@ class GradientSettings(Settings):
     """Units of each hidden layer; () is linear."""
     scale_inputs: bool = True
     """Scale each component of an observation by the factor that the environment declares for it."""
+    fourier_features: int = 0
+    """Number of random Fourier features of an array observation that networks and priors see beside it; 0: none."""
+    fourier_lengthscale: float = 0.5
+    """Fourier features: distance over which they vary, in units of the scaled (and squashed) observation."""
+    fourier_subset: float = 1.0
+    """Fourier features: probability that a feature depends on a component of the observation."""
+    squash_inputs: float = 0.0
+    """Replace each scaled component z of an array observation by asinh(squash_inputs * z), so that small values are
+    resolved more finely than large ones; 0: no change."""
     learning_rate: float = 2e-3
     """Learning rate of the optimizer."""
     clip: float | None = None
@@ -94,8 +103,15 @@ class GradientSettings(Settings):
             raise ValueError(f"widths={self.widths} must be whole numbers of at least 1; pass for example 50,50")
         for name in ("batch_size", "capacity", "target_period", "n_step"):
             positive_int(name, getattr(self, name))
-        for name in ("priority", "importance"):
+        for name in ("priority", "importance", "squash_inputs"):
             non_negative(name, getattr(self, name))
+        if self.fourier_features != 0:
+            positive_int("fourier_features", self.fourier_features)
+        positive("fourier_lengthscale", self.fourier_lengthscale)
+        if not 0 < self.fourier_subset <= 1:
+            raise ValueError(
+                f"fourier_subset={self.fourier_subset} must be above 0 and at most 1; pass 1 for all components"
+            )
         if not self.lowest < self.highest:
             raise ValueError(f"lowest={self.lowest} must be below highest={self.highest}; widen the atoms' range")
 

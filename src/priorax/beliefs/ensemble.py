@@ -42,6 +42,11 @@ class Frozen(NamedTuple):
     """Arrays of a custom network that are not weights (integers)."""
 
 
+FEW_ROWS = 32
+"""Up to this batch size, shared inputs are copied for each member: the compiler would otherwise transpose all members'
+first layers into one matrix, which costs ten times as much as evaluating them on one input."""
+
+
 def _as_prior(prior: Any) -> Network | None:
     return None if prior is None else as_network(prior, "prior")
 
@@ -224,10 +229,12 @@ class Ensemble(Belief):
         if self.prior is None:
             return None
 
-        def member(frozen: Frozen) -> Array:
+        def member(frozen: Frozen, x: Any) -> Array:
             return jax.vmap(lambda row: self.prior_value(frozen, row))(x)
 
-        return jax.vmap(member, axis_size=self.num_members)(state.frozen)
+        x, shared = self._copied_if_few(x, shared=True)
+        axes = (0, None if shared else 0)
+        return jax.vmap(member, in_axes=axes, axis_size=self.num_members)(state.frozen, x)
 
     def value(self, state: BeliefState, index: Int[Array, ""], x: Any) -> Float[Array, " output"]:
         return values_of(self.head, self.member_output(state, index, x))
@@ -258,7 +265,14 @@ class Ensemble(Belief):
         def member(params: PyTree, frozen: Frozen, rows: Any, prior_rows: Array | None) -> Array:
             return jax.vmap(lambda row, p: self.output(params, frozen, row, p))(rows, prior_rows)
 
+        x, shared = self._copied_if_few(x, shared)
         return jax.vmap(member, in_axes=(0, 0, None if shared else 0, 0))(state.params, state.frozen, x, prior)
+
+    def _copied_if_few(self, x: Any, shared: bool) -> tuple[Any, bool]:
+        """Copy few shared inputs for each member (`FEW_ROWS`); return the inputs, and whether they are still shared."""
+        if not shared or jax.tree.leaves(x)[0].shape[0] > FEW_ROWS:
+            return x, shared
+        return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (self.num_members, *leaf.shape)), x), False
 
     def losses(self, state: BeliefState, batch: Batch, key: PRNGKeyArray) -> Float[Array, " stream"]:
         losses = stream_losses(self.head, self.forward(state, key, batch.x, batch.prior, batch.shared), batch)

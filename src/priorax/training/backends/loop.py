@@ -182,24 +182,18 @@ class Loop(eqx.Module):
         """Perform the updates that are due; return the agent's state, replay and the loss."""
         if self.replay is None:
             return live.agent, live.replay, jnp.zeros(())
-        before = (live.agent, live.replay)
+        keys = jax.random.split(key, self.updates) if self.updates > 1 else key[None]
 
-        def once(carry: tuple[Any, Buffer], key: PRNGKeyArray) -> tuple[tuple[Any, Buffer], Array]:
-            agent, buffer, info = learn_once(self.agent, *carry, key)
-            return (agent, buffer), jnp.mean(info.loss)
+        def once(i: Any, carry: tuple[Any, Buffer, Array]) -> tuple[Any, Buffer, Array]:
+            agent, buffer, info = learn_once(self.agent, *carry[:2], keys[i])
+            return agent, buffer, jnp.mean(info.loss)
 
-        def learn(carry: tuple[Any, Buffer]) -> tuple[tuple[Any, Buffer], Array]:
-            if self.updates == 1:
-                return once(carry, key)
-            carry, losses = jax.lax.scan(once, carry, jax.random.split(key, self.updates))
-            return carry, losses[-1]
-
-        if self.learn_every == self.learn_after == 1:  # before the first step replay is empty, and nothing is learned
-            (agent, buffer), loss = learn(before)
-        else:
-            due = live.due & (live.replay.time >= self.learn_after)
-            (agent, buffer), loss = jax.lax.cond(due, learn, lambda carry: (carry, jnp.zeros(())), before)
-        return agent, buffer, loss
+        before = (live.agent, live.replay, jnp.zeros(()))
+        if self.learn_every == self.learn_after == self.updates == 1:  # from an empty replay nothing is learned
+            return once(0, before)
+        due = live.due & (live.replay.time >= self.learn_after)
+        # a loop of no turns where nothing is due: the branches of a `cond` would copy all of replay
+        return jax.lax.fori_loop(0, jnp.where(due, self.updates, 0), once, before)
 
     def _choose(self, agent: Any, key: PRNGKeyArray, obs: PyTree, index: PyTree, episodes: Array) -> tuple[Any, Any]:
         """Choose the action in the single lane; return it and the prior values."""
