@@ -29,7 +29,14 @@ KINDS: dict[str, type] = {
     for module, kinds in {
         networks: (networks.MLP, networks.Table, networks.Dueling),
         convnets: (convnets.Convnet,),
-        priors: (priors.Linear, priors.RandomFourier, priors.Constant, priors.Tabulated, priors.Around, priors.UnitRows),
+        priors: (
+            priors.Linear,
+            priors.RandomFourier,
+            priors.Constant,
+            priors.Tabulated,
+            priors.Around,
+            priors.UnitRows,
+        ),
         heads: (heads.Scalar, heads.Gaussian, heads.Classes, heads.C51, heads.Quantiles),
         noise: (noise.Gaussian,),
         beliefs: (

@@ -1,6 +1,7 @@
 """Q-learners over one network with a random index: hypermodel."""
 
 import dataclasses
+from typing import Any
 
 from priorax.agents.q_learner import QLearner
 from priorax.agents.q_networks import head_of, network_of, optimizer_of, prior_scale_of, q_learner, scale_of
@@ -25,9 +26,7 @@ def build(settings: HypermodelSettings, task: TaskSpec) -> QLearner:
     head, network = head_of(settings), network_of(settings, task)
     if isinstance(network, Dueling):
         network = dataclasses.replace(network, size=head.size * (settings.index_dim + 1))
-    dense = (
-        settings.target_period > 1 or settings.target_rate < 1 or settings.clip is not None or settings.priority > 0
-    )
+    dense = settings.target_period > 1 or settings.target_rate < 1 or settings.clip is not None or settings.priority > 0
     belief = Hypermodel(
         settings.index_dim,
         settings.num_indices,
@@ -59,12 +58,14 @@ def _prior(settings: HypermodelSettings, task: TaskSpec) -> Network | None:
     return Dueling(prior, head_of(settings).prior_size * settings.index_dim, settings.prior_advantage)
 
 
-_SCALES = {"swingup": 6.0, "gymnasium": 4.0, "finite": 2.0}
-"""Prior scales by preset: about the spread that the same preset has for BSP, whose last layer is Glorot's."""
+_PRESETS: dict[str, dict[str, Any]] = {
+    "paper": {"shared_batch": True},
+    "swingup": {"prior_scale": 6.0},
+    "gymnasium": {"prior_scale": 4.0},
+    "finite": {"prior_scale": 2.0},
+}
+"""One network has one minibatch. Prior scales give about the spread that the same preset has for BSP, whose last layer
+is Glorot's."""
 HYPERMODEL = AgentSpec(
-    "hypermodel",
-    HypermodelSettings,
-    build,
-    presets={preset: {"prior_scale": scale} for preset, scale in _SCALES.items()},
-    aliases=("hyperagent", "hyperdqn", "hyperfqi"),
+    "hypermodel", HypermodelSettings, build, presets=_PRESETS, aliases=("hyperagent", "hyperdqn", "hyperfqi")
 )

@@ -102,9 +102,7 @@ def _hypermodel(
         *hidden, last = network.widths
         prior = UnitRows(dataclasses.replace(network, widths=tuple(hidden)), last, index_dim)
     noise = Gaussian(noise_std) if noise_std > 0 else NOISES["none"]
-    belief = Hypermodel(
-        index_dim, network=network, prior=prior or network, perturbed=noise_std > 0, **settings
-    )
+    belief = Hypermodel(index_dim, network=network, prior=prior or network, perturbed=noise_std > 0, **settings)
     return Method(belief, noise)
 
 

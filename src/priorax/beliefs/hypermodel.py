@@ -2,9 +2,9 @@
 
     Q(s, a, xi) = <W xi + b, phi(s)> + prior_scale * <P xi, phi_prior(s)>
 
-The index xi is uniform on the unit sphere of `index_dim` dimensions; a draw is one index. The network computes b'phi and
-all columns of W'phi at once, so that one evaluation serves every index. W is stored divided by sqrt(index_dim): the L2
-penalty of the stored weights is then the mean over indices of |W xi + b|², the penalty of equation (4).
+The index xi is uniform on the unit sphere of `index_dim` dimensions; a draw is one index. The network computes b'phi
+and all columns of W'phi at once, so that one evaluation serves every index. W is stored divided by sqrt(index_dim): the
+L2 penalty of the stored weights is then the mean over indices of |W xi + b|², the penalty of equation (4).
 
 An update averages the loss over `num_indices` indices. `target_index` says at which indices Q-learning computes their
 targets: fresh, one new index per example, as published, or same, each index by its own target, as the members of an
