@@ -2,8 +2,8 @@
 
 The argument has lists of values by setting; every combination is run with seeds 0 to 2, which no result is shown on. A
 combination goes on to the next size only if all its seeds learned the last one within the budget. Rows are appended to
-results/hypermodel_search.csv; a run that has a row is not repeated. With `--steps`, the time of a step against BSP's with
-K=20 is measured instead, both in turns in one process, with rows in results/hypermodel_steps.csv.
+results/hypermodel_search.csv; a run that has a row is not repeated. With `--steps`, the time of a step against BSP's
+with K=20 is measured instead, both in turns in one process, with rows in results/hypermodel_steps.csv.
 """
 
 import argparse
