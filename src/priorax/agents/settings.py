@@ -261,7 +261,7 @@ class HypermodelSettings(QSettings):
     index_dim: int = 4
     """Dimension of the index."""
     num_indices: int = 8
-    """Indices per update, over which the loss is averaged; best a multiple of 2 * index_dim (exact for squared errors)."""
+    """Indices per update, over which the loss is averaged; 2 * index_dim of them average squared errors exactly."""
     target_index: str = "same"
     """Indices of targets. same: each index of an update has its own target, which carries uncertainty over many steps
     as the members of an ensemble do; fresh: one new index per transition, as in HyperAgent."""
