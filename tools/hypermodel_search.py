@@ -22,7 +22,7 @@ from priorax.experiments.sweep import LEARNED_AFTER
 STEP_TIMES = Path(__file__).parent.parent / "results" / "hypermodel_steps.csv"
 PATH = Path(__file__).parent.parent / "results" / "hypermodel_search.csv"
 COLUMNS = ("agent", "changes", "size", "seed", "most_episodes", "episodes_to_learn", "episodes", "steps_per_second")
-BUDGET = {10: 400, 20: 800, 30: 1200, 50: 2500}
+BUDGET = {10: 400, 20: 800, 30: 1200, 50: 1400}
 """Most episodes by size."""
 
 

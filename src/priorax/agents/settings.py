@@ -265,7 +265,7 @@ class HypermodelSettings(QSettings):
     target_index: str = "same"
     """Indices of targets. same: each index of an update has its own target, which carries uncertainty over many steps
     as the members of an ensemble do; fresh: one new index per transition, as in HyperAgent."""
-    prior_scale: float = field(default=3.0, metadata={"words": ("auto",)})
+    prior_scale: float = field(default=10.0, metadata={"words": ("auto",)})
     """Prior scale beta, which multiplies the prior function; 0: no prior."""
     prior_gain: float = 1.0
     """Input gain of the prior network, for array observations: the larger, the less is generalised between
