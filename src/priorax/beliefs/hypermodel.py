@@ -321,9 +321,8 @@ class Hypermodel(Belief):
             weight = jnp.mean(weight, axis=0, keepdims=True)
         count = index.shape[0]
         parts = parts._replace(net=self._share(parts.net))
-        examples = Batch(
-            (), *(jnp.broadcast_to(part, (count, *part.shape[1:])) for part in (target, weight)), jnp.ones(count)
-        )
+        target, weight = (jnp.broadcast_to(part, (count, *part.shape[1:])) for part in (target, weight))
+        examples = Batch((), target, weight, jnp.ones(count), shared=True)
         losses = stream_losses(self.head, self._at_all(parts, index), examples)
         return losses if self.pairs_targets else jnp.broadcast_to(jnp.mean(losses), (self.num_streams,))
 
