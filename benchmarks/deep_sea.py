@@ -137,6 +137,12 @@ def run() -> Iterator[Bench]:
     note = f"{milliseconds['small']:.2f} ms against {milliseconds['products']:.2f} ms; the tuned preset at N=10"
     yield Bench("a step over its matrix products", times["small"] / times["products"], 2.5, False, note)
 
+    for size in (20, 50):
+        times = best_interleaved({"bsp": stepper(size), "hypermodel": stepper(size, agent="hypermodel")}, repeats=7)
+        ours, bsp = (1e3 * times[name] / STEPS for name in ("hypermodel", "bsp"))
+        note = f"{ours:.2f} ms against {bsp:.2f} ms; both tuned, BSP with K=20"
+        yield Bench(f"DeepSea {size}: a step of hypermodel over BSP's", ours / bsp, 1 / 3, False, note)
+
     alone = max(_speed(0), _speed(1))
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         both = sum(pool.map(_speed, (0, 1)))

@@ -17,6 +17,7 @@ HAS = {
     "dropout": {"priorities"},
     "noisy": {"priorities"},
     "bbb": {"priorities"},
+    "hypermodel": {"priorities"},
     "c51": {"epsilon", "priorities"},
     "qr": {"epsilon", "priorities"},
     "ucb": {"bonus", "epsilon", "priorities"},

@@ -57,6 +57,7 @@ DIFFER = {
     "dropout": {"draw_each_step"},
     "noisy": {"draw_each_step"},
     "bbb": set(),
+    "hypermodel": {"prior_scale", "learning_rate", "widths", "shared_batch"},
     "c51": {*ONE, "head", "epsilon"},
     "qr": {*ONE, "head", "epsilon"},
     "ucb": {*ONE, "bonus_scale", "epsilon"},

@@ -8,7 +8,14 @@ from priorax.beliefs import L2
 from priorax.sanity import LEMMAS, Check, run_checks
 from priorax.sanity.bandit import beta_sampler, dropout_sampler, mean_regret
 from priorax.sanity.dropout import EXAMPLES, PENALTY, TOLERANCE, duplicate_ratio
-from priorax.sanity.posterior import Problem, agreement, exact_posterior, member_weights, random_problem
+from priorax.sanity.posterior import (
+    Problem,
+    agreement,
+    exact_posterior,
+    hypermodel_weights,
+    member_weights,
+    random_problem,
+)
 
 
 @pytest.mark.parametrize("name", LEMMAS)
@@ -45,6 +52,15 @@ def test_a_wrong_noise_or_prior_fails_lemma_3(form):
     mean, cov = exact_posterior(problem)
     for wrong in (Problem(problem.x, problem.y, 2.0, 0.5), Problem(problem.x, problem.y, 1.0, 0.1)):
         theta = member_weights(wrong, form, jax.random.key(0))
+        assert min(agreement(theta, mean, cov)) < 1e-6
+
+
+@pytest.mark.slow
+def test_a_wrong_noise_or_prior_fails_the_check_of_hypermodels():
+    problem = random_problem(0, 3, 20, 1.0, 0.5)
+    mean, cov = exact_posterior(problem)
+    for wrong in (Problem(problem.x, problem.y, 2.0, 0.5), Problem(problem.x, problem.y, 1.0, 0.1)):
+        theta = hypermodel_weights(wrong, jax.random.key(0))
         assert min(agreement(theta, mean, cov)) < 1e-6
 
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Integer, Num, PRNGKeyArray, PyTree
 
 from priorax.checks import non_negative, positive, positive_int
-from priorax.networks import MLP, Layer, Network
+from priorax.networks import MLP, Layer, Network, as_network
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,49 @@ class Tabulated:
         return _row(params, x)
 
 
+class UnitRowsParams(NamedTuple):
+    """Parameters of one draw of `UnitRows`."""
+
+    features: PyTree
+    """Parameters of the network below."""
+    weight: Float[Array, "feature out"]
+    """P: one row of unit norm per feature and output, [feature, output * index]."""
+
+
+@dataclass(frozen=True)
+class UnitRows:
+    """The prior function of a hypermodel, <P xi, phi(x)>, as the numbers by which the index xi is multiplied.
+
+    phi are the rectified outputs of a random network; the rows of P, one per feature and output, are uniform on the
+    unit sphere of the index.
+    """
+
+    features: Network
+    """The random network that computes the features before rectification."""
+    num_features: int
+    """Number of features."""
+    index_dim: int
+    """Dimension of the index."""
+
+    def __post_init__(self) -> None:
+        positive_int("num_features", self.num_features)
+        positive_int("index_dim", self.index_dim)
+
+    def init(self, key: PRNGKeyArray, x: Any, num_out: int) -> UnitRowsParams:
+        key_features, key_rows = jax.random.split(key)
+        if num_out % self.index_dim:
+            raise ValueError(
+                f"index_dim={self.index_dim} does not divide the {num_out} outputs; give the belief the same index_dim"
+            )
+        rows = jax.random.normal(key_rows, (self.num_features, num_out // self.index_dim, self.index_dim))
+        rows = rows / jnp.linalg.norm(rows, axis=-1, keepdims=True)
+        features = self.features.init(key_features, x, self.num_features)
+        return UnitRowsParams(features, rows.reshape(self.num_features, num_out))
+
+    def apply(self, params: UnitRowsParams, x: Any) -> Array:
+        return jax.nn.relu(self.features.apply(params.features, x)) @ params.weight
+
+
 @dataclass(frozen=True)
 class Around:
     """Draws around known values of discrete states, N(values, std²): the paper's "task-specific knowledge"."""
@@ -153,3 +196,18 @@ def _row(table: Float[Array, "row out"], x: Integer[Array, ""]) -> Float[Array, 
 
 TABLES = (Tabulated, Around)
 """Priors that are table look-ups, whose values need not be stored with the data."""
+
+
+def as_prior(prior: Any) -> Network | None:
+    """Convert an argument to a prior.
+
+    Args:
+        prior: A network, an `(init, apply)` pair, or None.
+
+    Returns:
+        The network; None for no prior.
+
+    Raises:
+        TypeError: If it is none of these.
+    """
+    return None if prior is None else as_network(prior, "prior")

@@ -29,7 +29,14 @@ KINDS: dict[str, type] = {
     for module, kinds in {
         networks: (networks.MLP, networks.FourierCode, networks.Table, networks.Dueling),
         convnets: (convnets.Convnet,),
-        priors: (priors.Linear, priors.RandomFourier, priors.Constant, priors.Tabulated, priors.Around),
+        priors: (
+            priors.Linear,
+            priors.RandomFourier,
+            priors.Constant,
+            priors.Tabulated,
+            priors.Around,
+            priors.UnitRows,
+        ),
         heads: (heads.Scalar, heads.Gaussian, heads.Classes, heads.C51, heads.Quantiles),
         noise: (noise.Gaussian,),
         beliefs: (
@@ -40,6 +47,7 @@ KINDS: dict[str, type] = {
             beliefs.Dropout,
             beliefs.GaussianWeights,
             beliefs.SharedTorso,
+            beliefs.Hypermodel,
             beliefs.Outcomes,
             beliefs.Counts,
             beliefs.TableCount,

@@ -4,7 +4,15 @@ import dataclasses
 from typing import Any
 
 from priorax.agents.q_learner import QLearner
-from priorax.agents.q_networks import code_of, head_of, network_of, optimizer_of, q_learner, scale_of
+from priorax.agents.q_networks import (
+    code_of,
+    head_of,
+    network_of,
+    optimizer_of,
+    prior_scale_of,
+    q_learner,
+    scale_of,
+)
 from priorax.agents.registry import AgentSpec
 from priorax.agents.settings import EnsembleSettings
 from priorax.beliefs import (
@@ -84,8 +92,7 @@ def _ensemble(settings: EnsembleSettings, task: TaskSpec) -> Ensemble:
 def _prior_scale(settings: EnsembleSettings, task: TaskSpec) -> float:
     if settings.prior == "optimal":
         return 1.0
-    grows = settings.scale_with_states and task.num_states is not None and settings.prior == "network"
-    return settings.prior_scale * ((task.num_states or 0) / 400) ** 0.5 if grows else settings.prior_scale
+    return prior_scale_of(settings, task) if settings.prior == "network" else settings.prior_scale
 
 
 def _prior(settings: EnsembleSettings, network: Network, task: TaskSpec) -> Network | None:

@@ -232,6 +232,8 @@ class QLearner(AgentDefaults):
             The new state, and the losses.
         """
         key_target, key_online = jax.random.split(key)
+        if self.belief.pairs_targets:
+            key_online = key_target
         batch, shared = sampled, self.replay.shared_batch
         if batch.path is not None:
             batch = batch._replace(reward=batch.reward + self._bonuses(state.belief, batch))

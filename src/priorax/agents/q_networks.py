@@ -1,7 +1,7 @@
 """Building blocks of Q-learners: heads, optimizers, networks, replay."""
 
 from priorax.agents.q_learner import QLearner
-from priorax.agents.settings import GradientSettings, QSettings
+from priorax.agents.settings import EnsembleSettings, GradientSettings, HypermodelSettings, QSettings
 from priorax.beliefs import Adam, Belief, RMSProp
 from priorax.envs.interface import TaskSpec
 from priorax.heads import C51, Head, Quantiles, Scalar
@@ -37,6 +37,20 @@ def optimizer_of(settings: QSettings, task: TaskSpec) -> Adam | RMSProp:
     if settings.scale_with_states and task.num_states is not None:
         rate *= min(1.0, (2500 / task.num_states) ** 0.5)
     return (RMSProp if settings.optimizer == "rmsprop" else Adam)(rate, clip=settings.clip)
+
+
+def prior_scale_of(settings: EnsembleSettings | HypermodelSettings, task: TaskSpec) -> float:
+    """Get the prior scale of a network on an environment: larger for many states, if so set.
+
+    Args:
+        settings: Hyperparameters of the agent.
+        task: Description of the environment.
+
+    Returns:
+        The prior scale.
+    """
+    grows = settings.scale_with_states and task.num_states is not None
+    return settings.prior_scale * ((task.num_states or 0) / 400) ** 0.5 if grows else settings.prior_scale
 
 
 def scale_of(settings: GradientSettings, task: TaskSpec) -> tuple[float, ...]:

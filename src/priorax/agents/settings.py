@@ -15,6 +15,7 @@ OPTIMIZERS = ("adam", "rmsprop")
 PRECISIONS = ("float32", "bfloat16")
 BONUS_AT = ("insertion", "learning")
 L2_READINGS = ("posterior", "coefficient")
+TARGET_INDICES = ("fresh", "same")
 
 
 @dataclass(frozen=True)
@@ -263,6 +264,40 @@ class BayesByBackpropSettings(QSettings):
     """Weight of the KL divergence from the prior over weights."""
     prior_std: float = 1.0
     """Standard deviation of the prior over weights."""
+
+
+@dataclass(frozen=True)
+class HypermodelSettings(QSettings):
+    """Hyperparameters of Q-learners over a hypermodel: one network with a random index."""
+
+    widths: tuple[int, ...] = (64, 64)
+    """Units of each hidden layer; () is linear."""
+    learning_rate: float = 1e-3
+    """Learning rate of the optimizer."""
+    index_dim: int = 4
+    """Dimension of the index."""
+    num_indices: int = 8
+    """Indices per update, over which the loss is averaged; 2 * index_dim of them average squared errors exactly."""
+    target_index: str = "same"
+    """Indices of targets. same: each index of an update has its own target, which carries uncertainty over many steps
+    as the members of an ensemble do; fresh: one new index per transition, as in HyperAgent."""
+    prior_scale: float = field(default=10.0, metadata={"words": ("auto",)})
+    """Prior scale beta, which multiplies the prior function; 0: no prior."""
+    prior_gain: float = 1.0
+    """Input gain of the prior network, for array observations: the larger, the less is generalised between
+    observations."""
+    prior_bias: float = 0.0
+    """Standard deviation of the prior network's biases; without biases the prior is linear along each ray from the
+    origin."""
+    prior_advantage: float = 1.0
+    """Multiplies the advantages of a dueling prior."""
+
+    def __post_init__(self) -> None:
+        """Check choices and ranges."""
+        super().__post_init__()
+        for name in ("index_dim", "num_indices"):
+            positive_int(name, getattr(self, name))
+        one_of("target_index", self.target_index, TARGET_INDICES)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@
 by name.
 """
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ from priorax.beliefs.ensemble import Ensemble
 from priorax.beliefs.exact import ExactBayes
 from priorax.beliefs.gaussian_weights import GaussianWeights, bayes_by_backprop, noisy
 from priorax.beliefs.gradient import Adam, RMSProp, gradient_step, stream_losses
+from priorax.beliefs.hypermodel import Hypermodel
 from priorax.beliefs.outcomes import Outcomes
 from priorax.beliefs.regularization import L2
 from priorax.beliefs.shared_torso import SharedTorso
@@ -22,7 +24,8 @@ from priorax.beliefs.wrapper import Wrapper
 from priorax.checks import one_of
 from priorax.heads import C51, Head, Quantiles, greedy_backup, values_of
 from priorax.networks import MLP, Network
-from priorax.noise import NOISES, Noise
+from priorax.noise import NOISES, Gaussian, Noise
+from priorax.priors import UnitRows
 
 __all__ = [
     "L2",
@@ -39,6 +42,7 @@ __all__ = [
     "GaussianCount",
     "GaussianWeights",
     "HashCount",
+    "Hypermodel",
     "Info",
     "Method",
     "OneHotCount",
@@ -86,6 +90,22 @@ def _count(density: Any = None, bonus_scale: float = 0.1, **settings: Any) -> Me
     return Method(Counts(base, density or GaussianCount(), bonus_scale), NOISES["none"])
 
 
+def _hypermodel(
+    network: Network | None = None,
+    prior: Network | None = None,
+    index_dim: int = 4,
+    noise_std: float = 0.0,
+    **settings: Any,
+) -> Method:
+    network = network or MLP()
+    if prior is None and isinstance(network, MLP) and network.widths:
+        *hidden, last = network.widths
+        prior = UnitRows(dataclasses.replace(network, widths=tuple(hidden)), last, index_dim)
+    noise = Gaussian(noise_std) if noise_std > 0 else NOISES["none"]
+    belief = Hypermodel(index_dim, network=network, prior=prior or network, perturbed=noise_std > 0, **settings)
+    return Method(belief, noise)
+
+
 METHODS: dict[str, Callable[..., Method]] = {
     "ensemble": lambda **s: Method(Ensemble(**s), NOISES["none"]),
     "bs": lambda **s: Method(Ensemble(**s), NOISES["bootstrap"]),
@@ -94,12 +114,13 @@ METHODS: dict[str, Callable[..., Method]] = {
     "dropout": lambda **s: Method(Dropout(**s), NOISES["none"]),
     "noisy": lambda **s: Method(noisy(**s), NOISES["none"]),
     "bbb": lambda **s: Method(bayes_by_backprop(**s), NOISES["none"]),
+    "hypermodel": _hypermodel,
     "c51": functools.partial(_distributional, C51()),
     "qr": functools.partial(_distributional, Quantiles()),
     "count": _count,
     "exact": lambda **s: Method(ExactBayes(**s), NOISES["none"]),
 }
-"""The methods of Table 1 by name: functions from the settings of the belief to a `Method`."""
+"""The methods of Table 1 and others by name: functions from the settings of the belief to a `Method`."""
 
 
 def method(name: str, **settings: Any) -> Method:

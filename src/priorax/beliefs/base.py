@@ -18,6 +18,7 @@ and may override these defaults:
     draws_members                   whether an index is a member's number; by default if there are members
     has_prior      = False          fixed prior functions are added; see `prior_values` and `prior_scale`
     stores_prior   = False          prior values are worth storing with each transition
+    pairs_targets  = False          targets of Q-learning are computed with the key of the update
     pays_bonus     = False          `reward_bonus` is added to rewards
     functions, spread               values of all members, or of drawn functions, and their standard deviation
     check_learning                  refuses replay and target-network settings that it does not support
@@ -190,6 +191,11 @@ class Belief(eqx.Module):
         return False
 
     @overridable
+    def pairs_targets(self) -> bool:
+        """Whether Q-learning computes targets with the key of the update, so that both use the same draws."""
+        return False
+
+    @overridable
     def pays_bonus(self) -> bool:
         """Whether `reward_bonus` is added to rewards."""
         return False
@@ -303,6 +309,21 @@ class Belief(eqx.Module):
             The prior values; None if there is no prior.
         """
         return None
+
+    def prior_spread(self, state: BeliefState, x: Any) -> Float[Array, "batch output"]:
+        """Compute the standard deviation of the prior functions over draws at a batch of inputs, with `prior_scale`.
+
+        Args:
+            state: State of the belief.
+            x: Inputs [batch, ...].
+
+        Returns:
+            One number per input and output: the root mean square over the numbers of an output; zeros without a prior.
+        """
+        values = self.prior_values(state, x)
+        if values is None:
+            return jnp.zeros((jax.tree.leaves(x)[0].shape[0], self.num_outputs))
+        return self.prior_scale * jnp.sqrt(jnp.mean(jnp.var(values, axis=0), axis=-1))
 
     def reward_bonus(self, state: BeliefState, x: Any) -> Float[Array, " batch"]:
         """Compute the bonus that is added to rewards at a batch of inputs.

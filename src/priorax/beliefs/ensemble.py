@@ -19,6 +19,8 @@ from priorax.beliefs.gradient import (
     Optimizer,
     as_optimizer,
     check_output,
+    check_sparse,
+    check_sparse_learning,
     gradient_step,
     shape_output,
     stream_losses,
@@ -28,7 +30,7 @@ from priorax.beliefs.sparse_rows import SparseParams, read, sparse_params, write
 from priorax.checks import non_negative, one_of, positive_int
 from priorax.heads import Head, Scalar, values_of
 from priorax.networks import MLP, Network, Table, as_network
-from priorax.priors import TABLES
+from priorax.priors import TABLES, as_prior
 
 
 class Frozen(NamedTuple):
@@ -47,10 +49,6 @@ FEW_ROWS = 32
 first layers into one matrix, which costs ten times as much as evaluating them on one input."""
 
 
-def _as_prior(prior: Any) -> Network | None:
-    return None if prior is None else as_network(prior, "prior")
-
-
 class Ensemble(Belief):
     """An ensemble of K members, Q_k = f_theta_k + prior_scale * p_k (algorithm 1)."""
 
@@ -58,7 +56,7 @@ class Ensemble(Belief):
     """Ensemble size K."""
     network: Network = eqx.field(static=True, default=MLP(), converter=as_network)
     """f: the trainable function, a network or an (init, apply) pair."""
-    prior: Network | None = eqx.field(static=True, default=None, converter=_as_prior)
+    prior: Network | None = eqx.field(static=True, default=None, converter=as_prior)
     """Distribution of the prior functions p_k: a network whose initialisation is drawn; None: no prior functions."""
     prior_scale: float | Float[Array, ""] = 1.0
     """Prior scale beta, which multiplies the prior functions."""
@@ -79,18 +77,9 @@ class Ensemble(Belief):
         positive_int("num_outputs", self.num_outputs)
         check_number(non_negative, "prior_scale", self.prior_scale)
         one_of("sparse_rows", self.sparse_rows, ("no", "own", "shared"))
-        plain = isinstance(self.optimizer, Adam) and self.optimizer.clip is None
-        possible = isinstance(self.network, Table) and plain and self.l2 is None
-        if self.is_sparse and not possible:
-            raise ValueError(
-                f"sparse_rows={self.sparse_rows!r} needs network=Table(...), Adam(...) without clip, and no l2: "
-                "there rows outside a batch have no gradient; leave sparse_rows='no'"
-            )
-        if self.is_sparse and isinstance(self.optimizer, Adam) and self.optimizer.b1**2 >= self.optimizer.b2:
-            raise ValueError(
-                f"b1={self.optimizer.b1} is too large for b2={self.optimizer.b2} and sparse_rows={self.sparse_rows!r}: "
-                "rows outside a batch would move by growing steps; raise b2 above b1**2, or use sparse_rows='no'"
-            )
+        if self.is_sparse:
+            used = f"sparse_rows={self.sparse_rows!r}"
+            check_sparse(self.network, self.optimizer, self.l2, used, "sparse_rows='no'")
 
     @property
     def is_sparse(self) -> bool:
@@ -122,13 +111,7 @@ class Ensemble(Belief):
         """
         if not self.is_sparse:
             return
-        if prioritised:
-            raise ValueError("priority above 0 is not supported with sparse rows; use priority=0 or sparse_rows='no'")
-        if lagged:
-            raise ValueError(
-                "target_period above 1 or target_rate below 1 would copy the whole table, which sparse_rows avoids; "
-                "use target_period=1, target_rate=1 or sparse_rows='no'"
-            )
+        check_sparse_learning(lagged, prioritised, "sparse_rows='no'")
         if shared_batch != (self.sparse_rows == "shared"):
             raise ValueError(
                 f"shared_batch={shared_batch} is incompatible with sparse_rows={self.sparse_rows!r}; "

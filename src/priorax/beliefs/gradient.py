@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from priorax.beliefs.base import Batch, BeliefState, Info, check_number
 from priorax.checks import non_negative, positive
 from priorax.heads import Head
-from priorax.networks import Network
+from priorax.networks import Network, Table
 
 
 @runtime_checkable
@@ -154,6 +154,51 @@ def check_output(name: str, network: Network, params: PyTree, x: Any, wanted: in
         raise ValueError(
             f"{name} gives {found} numbers per input but the belief needs {wanted} (outputs x head size); "
             f"let {name} end in {wanted} numbers"
+        )
+
+
+def check_sparse(network: Network, optimizer: Optimizer, l2: Any, used: str, remedy: str) -> None:
+    """Check that a belief supports updates of only the rows in a batch (`sparse_rows.py`).
+
+    Args:
+        network: The network.
+        optimizer: The optimiser.
+        l2: The regularisation, if any.
+        used: The setting that asks for sparse rows, for the message.
+        remedy: The setting without them.
+
+    Raises:
+        ValueError: If it does not.
+    """
+    if not (isinstance(network, Table) and isinstance(optimizer, Adam) and optimizer.clip is None and l2 is None):
+        raise ValueError(
+            f"{used} needs network=Table(...), Adam(...) without clip, and no l2: there rows outside a batch have no "
+            f"gradient; leave {remedy}"
+        )
+    if optimizer.b1**2 >= optimizer.b2:
+        raise ValueError(
+            f"b1={optimizer.b1} does not go with b2={optimizer.b2} and {used}: rows outside a batch would move ever "
+            f"faster; raise b2 above b1**2, or use {remedy}"
+        )
+
+
+def check_sparse_learning(lagged: bool, prioritised: bool, remedy: str) -> None:
+    """Check that settings of Q-learning go with updates of only the rows in a batch.
+
+    Args:
+        lagged: Whether a target network lags behind the online one.
+        prioritised: Whether minibatches are drawn by priority.
+        remedy: The setting without sparse rows, for the message.
+
+    Raises:
+        ValueError: If a setting does not.
+    """
+    if prioritised:
+        raise ValueError(f"priority above 0 is not supported with sparse rows; use priority=0 or {remedy}")
+    if lagged:
+        raise ValueError(
+            "target_period above 1 or target_rate below 1 would copy the whole table, which sparse_rows avoids; use "
+            f"target_period=1, target_rate=1 or {remedy}"
         )
 
 

@@ -59,6 +59,10 @@ class Wrapper(Belief):
         return self.base.stores_prior
 
     @property
+    def pairs_targets(self) -> bool:
+        return self.base.pairs_targets
+
+    @property
     def pays_bonus(self) -> bool:
         return self.base.pays_bonus
 
@@ -91,6 +95,9 @@ class Wrapper(Belief):
 
     def prior_values(self, state: BeliefState, x: Any) -> Float[Array, "stream batch output prior"] | None:
         return self.base.prior_values(state, x)
+
+    def prior_spread(self, state: BeliefState, x: Any) -> Float[Array, "batch output"]:
+        return self.base.prior_spread(state, x)
 
     def reward_bonus(self, state: BeliefState, x: Any) -> Float[Array, " batch"]:
         return self.base.reward_bonus(state, x)

@@ -8,7 +8,7 @@ import numpy as np
 import optax
 from scipy import stats
 
-from priorax.beliefs import L2, Ensemble, ExactBayes, plain_batch
+from priorax.beliefs import L2, Ensemble, ExactBayes, Hypermodel, plain_batch
 from priorax.fitting import fit
 from priorax.networks import MLP
 from priorax.noise import Gaussian
@@ -17,6 +17,8 @@ from priorax.sanity.check import Check
 
 NUM_MEMBERS = 2000
 """Number of members, each one sample."""
+INDEX_DIM = 32
+"""Dimension of the index of a hypermodel."""
 STEPS = 1000
 SMALLEST_P = 1e-3
 """A correct sampler fails a row with this probability; seeds are fixed, so results do not vary."""
@@ -55,6 +57,55 @@ def lemma_3() -> Iterator[Check]:
             where = f"form {form}, d={dim}, n={n}, σ={noise_std}, λ={prior_variance}"
             for what, p in (("mean", p_mean), ("covariance", p_cov)):
                 yield Check("lemma 3", f"{what} of members, {where}", p, f"p-value > {SMALLEST_P}", p > SMALLEST_P)
+
+
+def hypermodel_posterior() -> Iterator[Check]:
+    """Compare the functions of hypermodels at the unit vectors of their index with equation (3), as for `lemma_3`.
+
+    Yields:
+        The checks.
+    """
+    for i, (dim, n, noise_std, prior_variance) in enumerate(PROBLEMS):
+        problem = random_problem(i, dim, n, noise_std, prior_variance)
+        theta = hypermodel_weights(problem, jax.random.key(200 + i))
+        p_mean, p_cov = agreement(theta, *exact_posterior(problem))
+        where = f"d={dim}, n={n}, σ={noise_std}, λ={prior_variance}"
+        for what, p in (("mean", p_mean), ("covariance", p_cov)):
+            yield Check("hypermodel", f"{what} over indices, {where}", p, f"p-value > {SMALLEST_P}", p > SMALLEST_P)
+
+
+def hypermodel_weights(problem: Problem, key: jax.Array, num_models: int = 20) -> np.ndarray:
+    """Fit hypermodels to a problem.
+
+    The covariance over the indices of one hypermodel has only `INDEX_DIM` degrees of freedom; several have more.
+
+    Args:
+        problem: The problem.
+        key: A PRNG key.
+        num_models: Number of hypermodels.
+
+    Returns:
+        Theta of each unit vector of each index, [num_models * INDEX_DIM, dim]: b + W_k + scale * P_k.
+    """
+    std = float(np.sqrt(problem.prior_variance))
+    belief = Hypermodel(
+        INDEX_DIM,
+        2 * INDEX_DIM,
+        network=MLP((), use_bias=False),
+        prior=Linear(),
+        prior_scale=std,
+        perturbed=True,
+        l2=L2(problem.noise_std**2 / problem.prior_variance, to="zero"),
+        optimizer=OPTIMIZER,
+    )
+    found = []
+    for key_model in jax.random.split(key, num_models):
+        data = (problem.x, problem.y)
+        noise = Gaussian(problem.noise_std)
+        state = fit(belief, data, key=key_model, noise=noise, steps=STEPS, batch_size=None).state
+        axes = np.eye(problem.x.shape[1], dtype=np.float32)
+        found.append(np.asarray(belief.forward(state, key_model, axes, shared=True))[:, :, 0, 0])
+    return np.concatenate(found)
 
 
 def random_problem(seed: int, dim: int, n: int, noise_std: float, prior_variance: float) -> Problem:

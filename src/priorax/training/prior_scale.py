@@ -191,7 +191,7 @@ def _belief(agent: str | AgentSpec, chosen: Settings, world: VectorWorld) -> Bel
     one: dict[str, Any] = {"prior_scale": 1.0} if hasattr(chosen, "prior_scale") else {}
     belief = getattr(build_for(agent, dataclasses.replace(chosen, **one), world), "belief", None)
     if not one or belief is None or not belief.has_prior:
-        raise ValueError("a prior scale needs an ensemble with prior functions, and this agent has none; use 'bsp'")
+        raise ValueError("a prior scale needs prior functions, and this agent has none; use 'bsp'")
     if not belief.head.in_reward_units:
         head = getattr(chosen, "head", type(belief.head).__name__)
         raise ValueError(f"head={head!r} has priors on logits, not on returns; pass a number as prior_scale")
@@ -211,11 +211,9 @@ def _probe(world: VectorWorld, seed: int, steps: int) -> tuple[np.ndarray, np.nd
 
 
 def _spread(belief: Belief, rows: np.ndarray, seed: int) -> float:
-    """Compute the standard deviation of the priors over members at scale 1, as drawn for that seed."""
-    values = eqx.filter_jit(_prior_values)(belief, jax.random.key(seed), rows)
-    return float(np.sqrt(np.mean(np.var(np.asarray(values), axis=0))))
+    """Compute the standard deviation of the priors at scale 1, as drawn for that seed."""
+    return float(np.sqrt(np.mean(np.asarray(eqx.filter_jit(_prior_spread)(belief, jax.random.key(seed), rows)) ** 2)))
 
 
-def _prior_values(belief: Belief, key: Any, rows: Any) -> Any:
-    values: Any = belief.prior_values(belief.init(key, rows[0]), rows)
-    return belief.prior_scale * values
+def _prior_spread(belief: Belief, key: Any, rows: Any) -> Any:
+    return belief.prior_spread(belief.init(key, rows[0]), rows)
