@@ -20,7 +20,7 @@ from priorax.checks import non_negative, one_of, positive, positive_int
 from priorax.data_sets import form_data
 from priorax.estimators import files
 from priorax.estimators.standardising import as_given, moments, refuse_vanishing, standardised
-from priorax.fitting import fit, start, train
+from priorax.fitting import Fit, fit, start, train
 from priorax.heads import Head
 from priorax.networks import MLP, Network, Table, as_network
 from priorax.noise import as_noise, online
@@ -34,9 +34,6 @@ SIZES = (BLOCK, 512, 4096)
 """Rows per compiled call of predict: inputs are padded to the smallest size that holds them, and larger inputs are
 split into chunks of the last.
 """
-
-SEEN = 16 * SIZES[-1]
-"""Maximum number of training rows on which the range of the noise is measured."""
 
 PRIORS: dict[str, Network] = {"linear": Linear(), "fourier": RandomFourier(), "constant": Constant()}
 """Prior functions by name."""
@@ -108,6 +105,7 @@ class PriorEnsemble(BaseEstimator):
         batch_size: int | None = 128,
         learning_rate: float = 1e-3,
         validation_fraction: float | None = None,
+        out_of_bag: bool = True,
         patience: int = 10,
         partial_steps: int = 100,
         random_state: Any = None,
@@ -125,6 +123,7 @@ class PriorEnsemble(BaseEstimator):
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.validation_fraction = validation_fraction
+        self.out_of_bag = out_of_bag
         self.patience = patience
         self.partial_steps = partial_steps
         self.random_state = random_state
@@ -199,7 +198,7 @@ class PriorEnsemble(BaseEstimator):
             refuse_vanishing(X)
         self.stream_seed_ = self._seed()
 
-    def _fit(self, X: Any, targets: np.ndarray, weight: Any) -> None:
+    def _fit(self, X: Any, targets: np.ndarray, weight: Any) -> Fit:
         """Run algorithm 1 from the start."""
         result = fit(
             self.belief_,
@@ -210,15 +209,17 @@ class PriorEnsemble(BaseEstimator):
             steps=self.steps,
             batch_size=self.batch_size,
             validation_fraction=self.validation_fraction,
+            out_of_bag=bool(self.out_of_bag),
             patience=self.patience,
             progress=bool(self.verbose),
         )
         self.state_ = result.state
-        self.n_iter_ = len(result.losses)
+        self.n_iter_, self.best_step_ = len(result.losses), result.best_step
         self.loss_curve_ = result.losses.mean(axis=1)
         self.n_seen_ = len(targets)
+        return result
 
-    def _partial_fit(self, X: Any, targets: np.ndarray, weight: Any) -> None:
+    def _partial_fit(self, X: Any, targets: np.ndarray, weight: Any) -> Fit:
         """Train on new examples only, with data noise drawn once per example. The online bootstrap is Poisson(1)."""
         x = self._inputs(X)
         if not hasattr(self, "state_"):
@@ -240,6 +241,8 @@ class PriorEnsemble(BaseEstimator):
         self.state_ = result.state
         self.n_seen_ += len(targets)
         self.n_iter_ += steps
+        self.best_step_ = self.n_iter_
+        return result
 
     def _become(self, work: Any) -> Any:
         """Adopt the result of a complete fit; an interrupted fit leaves the estimator unchanged."""

@@ -13,7 +13,7 @@ from sklearn.base import is_classifier
 from priorax import files, storage
 from priorax.files import BadFile
 
-COUNTS = ("n_features_in_", "n_outputs_", "n_seen_", "n_iter_", "stream_seed_")
+COUNTS = ("n_features_in_", "n_outputs_", "n_seen_", "n_iter_", "best_step_", "stream_seed_")
 """Integer attributes of every fitted estimator."""
 
 
