@@ -192,7 +192,9 @@ def train(
         if progress is not None:
             progress(done + length, float(chunk.mean()))
         if held is not None or by_bag:
-            loss = float(_out_of_bag_loss(belief, state, data) if held is None else _held_loss(belief, state, held, key))
+            loss = float(
+                _out_of_bag_loss(belief, state, data) if held is None else _held_loss(belief, state, held, key)
+            )
             if loss < best_loss:
                 best, best_loss, best_step = state, loss, done + length
             elif done + length - best_step >= patience * CHUNK:

@@ -82,6 +82,7 @@ EXPERIMENTS = (
     "bandits",
     "pixels",
     "gymnasium",
+    "tabular",
 )
 
 

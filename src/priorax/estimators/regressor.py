@@ -17,6 +17,7 @@ from priorax.estimators.out_of_bag import (
     OutOfBag,
     conformal_quantile,
     jackknife_after_bootstrap,
+    log_loss,
     noise_scale,
     out_of_bag,
     scores,
@@ -24,7 +25,6 @@ from priorax.estimators.out_of_bag import (
 from priorax.estimators.standardising import moments, standardised
 from priorax.fitting import Fit
 from priorax.heads import Gaussian, Head, Scalar
-
 
 BETA = 0.5
 """Exponent of the predicted variance that weighs examples while the noise is learned (`heads.Gaussian.beta`)."""
@@ -73,7 +73,7 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
         *,
         hidden_widths: tuple[int, ...] = (50, 50),
         prior: Any = "network",
-        prior_scale: float = 1.0,
+        prior_scale: float | str = 1.0,
         noise: Any = "bootstrap",
         network: Any = None,
         l2: L2 | None = None,
@@ -163,39 +163,39 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
         columns = y.reshape(len(y), -1)
         self.flat_y_, self.n_outputs_ = y.ndim == 1, columns.shape[1]
         self.y_mean_, self.y_scale_ = moments("y", columns, self.standardize, weight)
-        for name in ("noise_range_", "out_of_bag_rows_", "unseen_"):
-            self.__dict__.pop(name, None)
+        self._forget_noise()
         self._begin(X, self.n_outputs_, self._head(), weight)
 
     def _see_noise(self, X: Any, targets: np.ndarray, weight: Any, result: Fit) -> None:
         """Estimate the noise from rows that members did not see, and record its range on the training data."""
-        used = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight)
-        unseen = np.ones((X.shape[0], self.belief_.num_members), dtype=bool)
-        if result.held is not None:
-            unseen[result.held[1]] = False
-            used = np.intersect1d(used, result.held[0])
-        elif len(kept := np.asarray(result.data.weight)[: X.shape[0]]) and np.any(kept[used] == 0):
-            unseen = kept == 0
-        rows = used[np.unique(np.linspace(0, len(used) - 1, ROWS).astype(int))] if len(used) else used
-        share = np.ones(len(rows)) if weight is None else weight[rows]
+        rows, unseen, share = self._unseen_rows(X, weight, result)
         values, noise = self._chunks(X[rows], _values_and_noise, _by_row)
-        found = np.stack(
-            [
-                out_of_bag(values[..., j].T, noise[..., j].T, unseen[rows], targets[rows, j], share)
-                for j in range(self.n_outputs_)
-            ],
-            axis=-1,
-        )
+        columns = [
+            out_of_bag(values[..., j].T, noise[..., j].T, unseen, targets[rows, j], share)
+            for j in range(self.n_outputs_)
+        ]
+        found = np.stack(columns, axis=-1)
         if hasattr(self, "unseen_"):  # later calls of partial_fit: the latest rows
             found = np.concatenate([self.out_of_bag_rows_, found], axis=1)[:, -ROWS:]
-            unseen = np.concatenate([self._unseen(), unseen[rows]])[-ROWS:]
-        else:
-            unseen = unseen[rows]
+            unseen = np.concatenate([self._unseen(), unseen])[-ROWS:]
         self.out_of_bag_rows_, self.unseen_ = found, np.packbits(unseen, axis=1)
         self.noise_scale_ = np.array([noise_scale(rows) for rows in self._out_of_bag()])
         low, high = getattr(self, "noise_range_", (np.inf, -np.inf))
         noise = np.sqrt(np.mean(noise**2, axis=1))
         self.noise_range_ = np.stack([np.minimum(low, noise.min(axis=0)), np.maximum(high, noise.max(axis=0))])
+
+    def _unseen_losses(self, X: Any, targets: np.ndarray, weight: Any, result: Fit) -> np.ndarray:
+        self._see_noise(X, targets, weight, result)
+        losses = [
+            rows.weight * log_loss(rows, scale)
+            for rows, scale in zip(self._out_of_bag(), self.noise_scale_, strict=True)
+        ]
+        self._forget_noise()
+        return np.sum(losses, axis=0)
+
+    def _forget_noise(self) -> None:
+        for name in ("noise_range_", "noise_scale_", "out_of_bag_rows_", "unseen_"):
+            self.__dict__.pop(name, None)
 
     def _out_of_bag(self) -> list[OutOfBag]:
         """Get the kept out-of-bag predictions of each output."""
