@@ -68,6 +68,12 @@ def summary(name: str, budget: str = "full") -> str:
     return table(experiment(name).summary(rows(name, budget)))
 
 
+@source("tabular")
+def tabular(kind: str, budget: str = "full") -> str:
+    """The table of `priorax benchmark tabular`: of regressions (`number`) or classifications (`class`)."""
+    return table(experiment("tabular").summary(rows("tabular", budget), kind))
+
+
 @source("time")
 def time(name: str, method: str, N: str, budget: str = "full") -> str:
     """The median time to learn DeepSea, with its interval."""

@@ -106,9 +106,9 @@ class PriorEnsemble(BaseEstimator):
         network: Any = None,
         l2: L2 | None = None,
         standardize: bool = True,
-        steps: int = 2000,
+        steps: int = 6000,
         batch_size: int | None = 128,
-        learning_rate: float = 1e-3,
+        learning_rate: float = 3e-3,
         validation_fraction: float | None = None,
         out_of_bag: bool = True,
         patience: int = 10,
@@ -254,7 +254,8 @@ class PriorEnsemble(BaseEstimator):
         used = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight)
         unseen = np.ones((X.shape[0], self.belief_.num_members), dtype=bool)
         if result.held is not None:
-            used = np.intersect1d(used, result.held[0])
+            held = np.intersect1d(used, result.held[0])
+            used = held if len(held) else used  # all held-out rows may have weight zero
         elif np.any((kept := np.asarray(result.data.weight)[: X.shape[0]])[used] == 0):
             unseen = kept == 0
         rows = used[np.unique(np.linspace(0, len(used) - 1, ROWS).astype(int))] if len(used) else used

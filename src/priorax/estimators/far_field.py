@@ -16,7 +16,7 @@ from priorax.estimators.base import BLOCK
 
 ANCHORS = 512
 """Maximum number of training rows to compare with, drawn at random."""
-MAX_NUMBERS = 2**20
+MAX_NUMBERS = 2**16
 """Maximum number of numbers in all anchors, for tables with many columns."""
 USUAL = 0.99
 """Quantile of the distances between anchors up to which a row is not far."""

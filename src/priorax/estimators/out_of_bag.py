@@ -23,7 +23,7 @@ class OutOfBag(NamedTuple):
     residual: Float[np.ndarray, " row"]
     """Target minus mean prediction."""
     disagreement: Float[np.ndarray, " row"]
-    """Variance between members, for the error of the mean of all members."""
+    """Variance between members."""
     noise: Float[np.ndarray, " row"]
     """Variance of the noise as the members predict it; one if they do not."""
     weight: Float[np.ndarray, " row"]
@@ -39,9 +39,6 @@ def out_of_bag(
 ) -> OutOfBag:
     """Combine, for each row, the members that did not see it.
 
-    The mean of m members varies more than that of all K. The disagreement is raised accordingly, by a factor of
-    1 + 1/m - 1/K, so that noise is not overestimated.
-
     Args:
         values: Mean predictions.
         noise: Predicted standard deviations of the noise.
@@ -52,14 +49,14 @@ def out_of_bag(
     Returns:
         The combined predictions.
     """
-    share, members = unseen.T.astype(np.float64), len(values)
+    share = unseen.T.astype(np.float64)
     count = np.maximum(share.sum(axis=0), 1.0)
     mean = (share * values).sum(axis=0) / count
     spread = (share * (values - mean) ** 2).sum(axis=0) / np.maximum(count - 1, 1)
-    enough = share.sum(axis=0) >= min(members, 2)
+    enough = share.sum(axis=0) >= min(len(values), 2)
     return OutOfBag(
         target - mean,
-        spread * (1 + 1 / count - 1 / members),
+        spread,
         (share * noise**2).sum(axis=0) / count,
         np.where(enough, weight, 0.0),
     )
@@ -119,7 +116,7 @@ def conformal_quantile(values: np.ndarray, level: float, weight: np.ndarray | No
         The ceil((n + 1) level)-th smallest value; infinity if n is too small for the level.
     """
     order = np.argsort(values, kind="stable")
-    weight = np.ones(len(values)) if weight is None else weight * np.sum(weight > 0) / np.sum(weight)
+    weight = np.ones(len(values)) if weight is None else weight * np.sum(weight > 0) / max(np.sum(weight), LEAST)
     reached = np.cumsum(weight[order]) >= level * (weight.sum() + 1) - 1e-9
     return float(values[order][np.argmax(reached)]) if np.any(reached) else np.inf
 

@@ -45,7 +45,7 @@ PUBLISHED_SCORES = {
 
 
 def ladders(budget: str) -> list[Any]:
-    """List every measurement separately: split after split, our estimators first.
+    """List every measurement separately: our estimators first, split after split.
 
     Args:
         budget: Size of the experiment, `quick` or `full`.
@@ -54,14 +54,13 @@ def ladders(budget: str) -> list[Any]:
         Ladders of tasks (`priorax.analysis.parallel`).
     """
     names = [name for name in (*REGRESSION, *CLASSES) if budget == "full" or name in QUICK]
-    found = []
-    for i in range(SPLITS[budget]):
-        split = FIRST_SHOWN + i
-        found += [_task(OURS, name, split) for name in names]
-        for name in names if i < PEER_SPLITS[budget] else ():
-            found += [_task(model, name, split) for model in peers(name)]
-        if i == 0:
-            found += [_task(model, name, split, slab=True) for name in names for model in (OURS, *peers(name))]
+    splits = range(FIRST_SHOWN, FIRST_SHOWN + SPLITS[budget])
+    found = [_task(OURS, name, split) for split in splits for name in names]
+    found += [
+        _task(model, name, split) for split in splits[: PEER_SPLITS[budget]] for name in names for model in peers(name)
+    ]
+    small = [name for name in names if name != "power"]
+    found += [_task(model, name, FIRST_SHOWN, slab=True) for name in small for model in (OURS, *peers(name))]
     return [[[item]] for item in found]
 
 
