@@ -176,7 +176,7 @@ def summary(rows: list[Row], kind: str = "number") -> list[tuple[str, ...]]:
             cells = [_mean(mine, column, form) for column, form in columns.items()]
             doubt = [_mean(mine, "far_auroc", ".2f"), format(np.mean(slab), ".2f") if slab else "-"]
             table.append((name, model, *cells, *doubt, _mean(mine, "seconds", ".1f"), _splits(mine)))
-        for source, (rmse, nll) in PUBLISHED_SCORES.get(name, {}).items():
+        for source, (rmse, nll) in PUBLISHED_SCORES.get(name, {}).items() if where(rows, data=name) else ():
             blank = ("-",) * (len(columns) - 2)
             table.append((name, f"{source}, published", f"{rmse:.2f}", f"{nll:.2f}", *blank, *("-",) * 3, "0-19"))
     return table
