@@ -15,6 +15,10 @@ from priorax.files import BadFile
 
 COUNTS = ("n_features_in_", "n_outputs_", "n_seen_", "n_iter_", "best_step_", "stream_seed_")
 """Integer attributes of every fitted estimator."""
+ROWS = ("out_of_bag_rows_", "unseen_", "anchors_", "anchor_rank_")
+"""Attributes with a part for each of some training rows; they are saved as arrays, not as JSON."""
+PREFIX = "fitted."
+"""Prefix of their names in a file."""
 
 
 def save(model: Any, path: Path | str) -> None:
@@ -28,9 +32,12 @@ def save(model: Any, path: Path | str) -> None:
     if not isinstance(model._fit_params["random_state"], int | None):
         params["random_state"] = None
     fitted = {
-        name: storage.describe(value) for name, value in sorted(vars(model).items()) if _is_fitted(type(model), name)
+        name: storage.describe(value)
+        for name, value in sorted(vars(model).items())
+        if _is_fitted(type(model), name) and name not in ROWS
     }
-    arrays = storage.state_arrays(model.state_)
+    rows = {PREFIX + name: vars(model)[name] for name in ROWS if name in vars(model)}
+    arrays = {**storage.state_arrays(model.state_), **rows}
     files.write(path, files.Content(type(model).__name__, {"params": params, "fitted": fitted}, arrays))
 
 
@@ -57,20 +64,25 @@ def load(cls: type, path: Path | str, own: dict[str, Any]) -> Any:
             part: {name: storage.rebuild(value, own, content.largest) for name, value in values.items()}
             for part, values in content.description.items()
         }
+        rows = {name.removeprefix(PREFIX): a for name, a in content.arrays.items() if name.startswith(PREFIX)}
+        for name, array in rows.items():
+            if name not in ROWS or not np.all(np.isfinite(array)):
+                raise BadFile(f"{path} holds an unknown array {name!r:.100}, or one that is not finite; save it again")
         for name in parts["fitted"]:
             if not _is_fitted(cls, name):
                 raise BadFile(f"{path} holds an attribute {name!r:.100} that no fitted estimator has; save it again")
         for name in ("num_members", "hidden_widths"):
             storage.refuse_size(name, parts["params"].get(name), content.largest)
         model = cls(**parts["params"])
-        vars(model).update(parts["fitted"], _fit_params=parts["params"])
+        vars(model).update(parts["fitted"], **rows, _fit_params=parts["params"])
         _check(model)
         model.belief_ = model._belief(model.n_outputs_, model._head())
         if not is_classifier(model):
             _check_noise(model)
         rows = model._inputs(np.zeros((1, model.n_features_in_)))
         example = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), rows)
-        model.state_ = storage.restore_state(model.belief_, example, content.arrays)
+        state = {name: array for name, array in content.arrays.items() if not name.startswith(PREFIX)}
+        model.state_ = storage.restore_state(model.belief_, example, state)
     return model
 
 
