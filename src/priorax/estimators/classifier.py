@@ -239,7 +239,7 @@ class PriorEnsembleClassifier(ClassifierMixin, PriorEnsemble):
 
     def _proba(self, X: Any, combine: Combine) -> list[np.ndarray]:
         """Combine the members' probabilities, the base rates and the weight of the former, over chunks of rows."""
-        rates, far = self._rates(), bool(self._fit_params["base_rates"])
+        rates, far = self._rates(), bool(self._fit_params.get("base_rates", True))
         anchors = Anchors(self.anchors_, self.anchor_rank_).padded()
 
         def compute(belief: Ensemble, state: BeliefState, x: Any) -> tuple[Array, Array]:

@@ -103,8 +103,8 @@ def _check(model: Any) -> None:
         raise BadFile(f"flat_y_={model.flat_y_!r:.100} contradicts n_outputs_={outputs}; save it again")
     if not isinstance(model.weight_unit_, float) or not 0 < model.weight_unit_ < np.inf:
         raise BadFile(f"weight_unit_={model.weight_unit_!r:.100} must be a number above 0; save it again")
-    if not isinstance(model.prior_scale_, float) or not 0 <= model.prior_scale_ < np.inf:
-        raise BadFile(f"prior_scale_={model.prior_scale_!r:.100} must be a number of at least 0; save it again")
+    if not isinstance(model.prior_scale_, float) or not 0 <= model.prior_scale_ < 1e30:
+        raise BadFile(f"prior_scale_={model.prior_scale_!r:.100} must be at least 0 and below 1e30; save it again")
     _check_numbers(model, "x_mean_", features)
     _check_numbers(model, "x_scale_", features, positive=True)
     names = vars(model).get("feature_names_in_")
@@ -157,8 +157,8 @@ def _check_far_field(model: Any, features: int, outputs: int, classes: int) -> N
     totals = model.class_totals_
     if _shape(totals) != (outputs, classes) or not np.issubdtype(totals.dtype, np.floating) or np.any(totals < 0):
         raise BadFile(f"class_totals_ are not those of {outputs} outputs with {classes} classes; save it again")
-    if not isinstance(model.radius_, float) or not 0 < model.radius_ < np.inf:
-        raise BadFile(f"radius_={model.radius_!r:.100} must be a number above 0; save it again")
+    if not isinstance(model.radius_, float) or not 1e-3 <= model.radius_ < np.inf:
+        raise BadFile(f"radius_={model.radius_!r:.100} must be at least 0.001; save it again")
 
 
 def _shape(value: Any) -> tuple[int, ...]:
