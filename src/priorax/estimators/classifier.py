@@ -220,6 +220,7 @@ class PriorEnsembleClassifier(ClassifierMixin, PriorEnsemble):
         """Count the classes, and keep a sample of the rows, to know what is far from them."""
         used = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight)
         if not hasattr(self, "anchors_"):
+            self.to_base_rates_ = bool(self.base_rates)
             self.class_totals_ = np.zeros((self.n_outputs_, max(len(labels) for labels in self._labels())))
             self.anchors_, self.anchor_rank_ = np.zeros((0, X.shape[1]), dtype=np.float32), np.zeros(0)
         share = np.ones(len(used)) if weight is None else weight[used]
@@ -239,7 +240,7 @@ class PriorEnsembleClassifier(ClassifierMixin, PriorEnsemble):
 
     def _proba(self, X: Any, combine: Combine) -> list[np.ndarray]:
         """Combine the members' probabilities, the base rates and the weight of the former, over chunks of rows."""
-        rates, far = self._rates(), bool(self._fit_params.get("base_rates", True))
+        rates, far = self._rates(), self.to_base_rates_
         anchors = Anchors(self.anchors_, self.anchor_rank_).padded()
 
         def compute(belief: Ensemble, state: BeliefState, x: Any) -> tuple[Array, Array]:

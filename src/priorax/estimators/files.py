@@ -150,6 +150,8 @@ def _check_noise(model: Any) -> None:
 
 def _check_far_field(model: Any, features: int, outputs: int, classes: int) -> None:
     """Check what a classifier keeps to know what is far from the data."""
+    if type(model.to_base_rates_) is not bool:
+        raise BadFile(f"to_base_rates_={model.to_base_rates_!r:.100} must be true or false; save it again")
     rows = len(model.anchor_rank_) if len(_shape(model.anchor_rank_)) == 1 else -1
     _check_numbers(model, "anchor_rank_", rows)
     if _shape(model.anchors_) != (rows, features) or rows < 1 or model.anchors_.dtype != np.float32:
