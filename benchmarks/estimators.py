@@ -32,7 +32,9 @@ def run() -> Iterator[Bench]:
             alpha=0.0,
         )
         peer = BaggingRegressor(net, n_estimators=MEMBERS, n_jobs=1, random_state=0)
-        ours = PriorEnsembleRegressor(MEMBERS, hidden_widths=widths, steps=STEPS, batch_size=BATCH, random_state=0)
+        ours = PriorEnsembleRegressor(
+            MEMBERS, hidden_widths=widths, steps=STEPS, batch_size=BATCH, patience=STEPS, random_state=0
+        )  # the out-of-bag error is computed, but does not stop it
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             first = seconds(lambda ours=ours: ours.fit(x, y))

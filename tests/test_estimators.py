@@ -164,11 +164,6 @@ def test_parameters_set_after_a_fit_change_nothing_before_the_next(tmp_path):
     assert everything(model)[1].shape == (20, 9)
 
 
-def test_aleatoric_uncertainty_must_be_asked_for_at_the_start(regressor):
-    with pytest.raises(ValueError, match="set heteroscedastic=True"):
-        regressor.predict_uncertainty(X)
-
-
 def test_a_users_own_prior_sees_raw_x_and_ours_see_standardised_x():
     seen = []
 

@@ -131,6 +131,12 @@ def times(file: str, label: str = "name", **values: str) -> str:
     return table(median_table(mine, {name: name for name in dict.fromkeys(row["name"] for row in mine)}))
 
 
+@source("tabular")
+def tabular(kind: str, budget: str = "full") -> str:
+    """The table of `priorax benchmark tabular`: of regressions (`number`) or classifications (`class`)."""
+    return table(experiment("tabular").summary(rows("tabular", budget), kind))
+
+
 @source("time")
 def time(name: str, method: str, N: str, budget: str = "full") -> str:
     """The median learning time on DeepSea, with its interval."""

@@ -31,6 +31,8 @@ class Data(eqx.Module):
     """Encoded targets [row, stream or 1, output, ...]."""
     weight: Float[Array, "row stream"]
     """Weights, including those of the data noise."""
+    sample_weight: Float[Array, " row"]
+    """Weights without the data noise; zero for padding."""
     prior: Float[Array, "row stream output prior"] | None
     """Values of the prior functions; None if there are none."""
     count: Float[Array, " stream"]
@@ -111,6 +113,7 @@ def _assemble(
         x=x,
         target=jax.vmap(jax.vmap(jax.vmap(belief.head.encode)))(y),
         weight=weight.T * sample_weight[:, None],
+        sample_weight=sample_weight,
         prior=_prior_values(belief, state, x, size),
         count=jnp.broadcast_to(seen + num_rows, (streams,)),
         num_rows=num_rows,

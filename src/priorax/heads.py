@@ -123,6 +123,9 @@ class Gaussian(Head):
     prior_size: int = 1
     min_log_std: float = -7.0
     """Lower bound of the log standard deviation, in units of the target."""
+    beta: float = 0.0
+    """Weight of an example in the loss: its predicted variance to this power (beta-NLL, Seitzer et al. 2022). 0 is the
+    likelihood, under which examples with small predicted noise dominate; 1 fits the mean as the squared error does."""
 
     @property
     def in_reward_units(self) -> bool:
@@ -157,7 +160,8 @@ class Gaussian(Head):
 
     def loss(self, out: Out, target: Number) -> Number:
         log_std = self.log_std(out)
-        return log_std + 0.5 * ((out[0] - target) * jnp.exp(-log_std)) ** 2
+        weight = jax.lax.stop_gradient(jnp.exp(2 * self.beta * log_std)) if self.beta else 1.0
+        return weight * (log_std + 0.5 * ((out[0] - target) * jnp.exp(-log_std)) ** 2)
 
     def mixture_loss(self, outs: Outs, target: Number) -> Number:
         """Return the negative log likelihood of the normal distribution with the mean and variance of the mixture.

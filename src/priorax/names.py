@@ -83,6 +83,7 @@ EXPERIMENTS = (
     "bandits",
     "pixels",
     "gymnasium",
+    "tabular",
 )
 
 

@@ -6,7 +6,6 @@ The files of a model are described in `priorax.model_folder`.
 import csv
 import gzip
 import io
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,8 +25,6 @@ MIN_ROWS, MAX_CLASSES = 20, 50
 """Minimum number of rows with a target, and maximum number of classes."""
 FEW_NUMBERS = 10
 """A numeric target with at most this many distinct values may be classes; the message reports their number."""
-STEPS = (100, 200, 500, 1000, 2000)
-"""Numbers of training steps to try when none is given; the best on a fifth of the training rows is used."""
 
 Say = Callable[[str], None]
 """Function that receives a message for the user."""
@@ -139,7 +136,7 @@ def fit_table(
         seed: Random seed.
         prior_scale: Scale of the prior functions; None uses the estimator's default.
         num_members: Number of ensemble members.
-        steps: Number of training steps; None chooses it on a fifth of the training rows.
+        steps: Number of training steps; None selects it by the out-of-bag loss.
         encoding: Encoding of the file, by its Python name; None detects it (see `tables.read`).
         overwrite: Whether to replace an existing model.
         bar: Whether to show progress bars.
@@ -179,10 +176,11 @@ def fit_table(
     if prior_scale is not None:
         settings["prior_scale"] = prior_scale
     learned = truth.take(train)
-    best = _find_steps(settings, x[train], learned, seed) if steps is None else positive_int("steps", steps)
+    if steps is not None:
+        settings |= {"steps": positive_int("steps", steps), "out_of_bag": False}
+    model = _fitted(settings, x[train], learned).set_params(verbose=False)
     if steps is None:
-        report(f"training steps: {best} (lowest log loss on a validation set of a fifth of the training rows)")
-    model = _fitted({**settings, "steps": best}, x[train], learned).set_params(verbose=False)
+        report(f"training steps: {model.best_step_} (lowest out-of-bag loss)")
     measured = _measure(model, x[held], truth.take(held), learned) if len(held) else None
     classes = None if truth.classes is None else tuple(truth.classes)
     paths = write_model(out, Model(model, features, target, classes, id), measured)
@@ -194,7 +192,7 @@ def fit_table(
         rows_without_target=missing,
         columns=tuple(column.name for column in features.columns),
         left_out=left_out,
-        steps=best,
+        steps=model.best_step_,
         calibration=measured,
         paths=paths,
     )
@@ -357,21 +355,8 @@ def _are_classes(name: str, different: np.ndarray, report: Say, ask: Ask | None)
 
 def _fitted(settings: dict[str, Any], x: np.ndarray, truth: Target) -> Any:
     if truth.classes is None:
-        return PriorEnsembleRegressor(heteroscedastic=True, **settings).fit(x, truth.values)
+        return PriorEnsembleRegressor(**settings).fit(x, truth.values)
     return PriorEnsembleClassifier(**settings).fit(x, np.array(truth.classes)[truth.values])
-
-
-def _find_steps(settings: dict[str, Any], x: np.ndarray, truth: Target, seed: int) -> int:
-    """Choose the number of steps by the log loss on a fifth of the training rows."""
-    part, rest = truth.split(0.2, seed)
-    best, best_loss = STEPS[0], math.inf
-    for steps in STEPS:
-        model = _fitted({**settings, "steps": steps}, x[part], truth.take(part))
-        loss = _measure(model, x[rest], truth.take(rest), truth.take(part)).log_loss
-        if loss >= best_loss:
-            break
-        best, best_loss = steps, loss
-    return best
 
 
 def _measure(model: Any, x: np.ndarray, truth: Target, learned: Target) -> Calibration:

@@ -12,6 +12,7 @@ from rich.prompt import Confirm
 from priorax.cli.commands import (
     Agents,
     Apex,
+    Benchmark,
     Bsuite,
     Check,
     Compare,
@@ -55,6 +56,16 @@ def _reproduce(command: Reproduce) -> int:
             draw_only=command.draw_only,
         )
     return _show(command.name, result)
+
+
+def _benchmark(command: Benchmark) -> int:
+    from priorax.experiments import reproduce
+    from priorax.experiments.tabular import summary
+
+    with share_bar(command.name) as report:
+        result = reproduce(command.name, command.budget, command.out, report, say, command.draw_only)
+    print_summary("classifications", summary(list(result.rows), "class"))
+    return _show("regressions", result)
 
 
 def _compare(command: Compare) -> int:
@@ -294,6 +305,7 @@ RUN: dict[type, Callable[[Any], int]] = {
     Check: show_checks,
     Reproduce: _reproduce,
     Train: train,
+    Benchmark: _benchmark,
     Compare: _compare,
     Apex: apex,
     Watch: _watch,

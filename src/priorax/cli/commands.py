@@ -31,6 +31,24 @@ class Reproduce:
 
 
 @dataclass(frozen=True)
+class Benchmark:
+    """Compare our estimators, with default settings, with others on tables of data: scores (CSV), a table and a plot.
+    Run it in the root of the source repository, which has the data; an interrupted benchmark is continued.
+
+    priorax benchmark tabular --budget full
+    """
+
+    name: Annotated[Literal["tabular"], tyro.conf.Positional] = "tabular"
+    """The benchmark."""
+    budget: Literal["quick", "full"] = "quick"
+    """Number of data sets and splits. quick: one split of three sets; full: all."""
+    out: Path = field(default_factory=lambda: Path("results"))
+    """Output folder."""
+    draw_only: bool = False
+    """Show existing data without running anything."""
+
+
+@dataclass(frozen=True)
 class Compare:
     """Compare agents: episodes to learn by problem size, as a table and a plot. An interrupted comparison is continued.
 
@@ -423,6 +441,7 @@ Command = (
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
     | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Compare, tyro.conf.subcommand("compare")]
+    | Annotated[Benchmark, tyro.conf.subcommand("benchmark")]
     | Annotated[Agents, tyro.conf.subcommand("agents")]
     | Annotated[Environments, tyro.conf.subcommand("environments")]
     | Annotated[Apex, tyro.conf.subcommand("apex")]

@@ -1,5 +1,6 @@
 """Base class of the regressor and the classifier: building the belief, fitting, predicting in chunks, files."""
 
+import dataclasses
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,8 +20,9 @@ from priorax.beliefs.gradient import Adam
 from priorax.checks import non_negative, one_of, positive, positive_int
 from priorax.data_sets import form_data
 from priorax.estimators import files
+from priorax.estimators.out_of_bag import ROWS
 from priorax.estimators.standardising import as_given, moments, refuse_vanishing, standardised
-from priorax.fitting import fit, start, train
+from priorax.fitting import Fit, fit, start, train
 from priorax.heads import Head
 from priorax.networks import MLP, Network, Table, as_network
 from priorax.noise import as_noise, online
@@ -35,11 +37,11 @@ SIZES = (BLOCK, 512, 4096)
 split into chunks of the last.
 """
 
-SEEN = 16 * SIZES[-1]
-"""Maximum number of training rows on which the range of the noise is measured."""
-
 PRIORS: dict[str, Network] = {"linear": Linear(), "fourier": RandomFourier(), "constant": Constant()}
 """Prior functions by name."""
+
+PRIOR_SCALES = (0.3, 1.0, 3.0, 10.0)
+"""Prior scales among which `prior_scale="auto"` chooses, in ascending order."""
 
 OURS = (MLP, Table, Linear, RandomFourier, Constant)
 """Priors that see standardised X; any other is a custom prior and sees X as passed."""
@@ -99,15 +101,16 @@ class PriorEnsemble(BaseEstimator):
         *,
         hidden_widths: tuple[int, ...] = (50, 50),
         prior: Any = "network",
-        prior_scale: float = 1.0,
+        prior_scale: float | str = 1.0,
         noise: Any = "bootstrap",
         network: Any = None,
         l2: L2 | None = None,
         standardize: bool = True,
-        steps: int = 2000,
+        steps: int = 6000,
         batch_size: int | None = 128,
-        learning_rate: float = 1e-3,
+        learning_rate: float = 3e-3,
         validation_fraction: float | None = None,
+        out_of_bag: bool = True,
         patience: int = 10,
         partial_steps: int = 100,
         random_state: Any = None,
@@ -125,6 +128,7 @@ class PriorEnsemble(BaseEstimator):
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.validation_fraction = validation_fraction
+        self.out_of_bag = out_of_bag
         self.patience = patience
         self.partial_steps = partial_steps
         self.random_state = random_state
@@ -152,7 +156,7 @@ class PriorEnsemble(BaseEstimator):
             num_members=positive_int("num_members", self.num_members),
             network=network,
             prior=prior,
-            prior_scale=non_negative("prior_scale", self.prior_scale),
+            prior_scale=self.prior_scale_,
             l2=self.l2,
             head=head,
             num_outputs=num_outputs,
@@ -194,31 +198,74 @@ class PriorEnsemble(BaseEstimator):
         """Fix the model before the first step; later changes of constructor parameters have no effect on it."""
         self._fit_params = self.get_params(deep=False)
         self.x_mean_, self.x_scale_ = moments("X", X, self.standardize, weight)
+        self.prior_scale_ = 1.0 if self._is_auto() else float(non_negative("prior_scale", self.prior_scale))
         self.belief_ = self._belief(num_outputs, head)
         if self._sees_raw():
             refuse_vanishing(X)
         self.stream_seed_ = self._seed()
 
-    def _fit(self, X: Any, targets: np.ndarray, weight: Any) -> None:
-        """Run algorithm 1 from the start."""
-        result = fit(
-            self.belief_,
-            (self._inputs(X), targets),
-            key=jax.random.key(self.stream_seed_),
-            noise=self.noise,
-            sample_weight=weight,
-            steps=self.steps,
-            batch_size=self.batch_size,
-            validation_fraction=self.validation_fraction,
-            patience=self.patience,
-            progress=bool(self.verbose),
-        )
+    def _fit(self, X: Any, targets: np.ndarray, weight: Any) -> Fit:
+        """Run algorithm 1 from the start; with prior_scale="auto", once for each of `PRIOR_SCALES`."""
+        inputs, found = self._inputs(X), dict[float, tuple[Fit, np.ndarray]]()
+        for scale in PRIOR_SCALES if self._is_auto() else (self.prior_scale_,):
+            self.belief_ = dataclasses.replace(self.belief_, prior_scale=scale)
+            result = fit(
+                self.belief_,
+                (inputs, targets),
+                key=jax.random.key(self.stream_seed_),
+                noise=self.noise,
+                sample_weight=weight,
+                steps=self.steps,
+                batch_size=self.batch_size,
+                validation_fraction=self.validation_fraction,
+                out_of_bag=bool(self.out_of_bag),
+                patience=self.patience,
+                progress=bool(self.verbose),
+            )
+            self.state_ = result.state
+            found[scale] = result, self._unseen_losses(X, targets, weight, result) if self._is_auto() else np.zeros(1)
+        self.prior_scale_ = largest_plausible({scale: losses for scale, (_, losses) in found.items()})
+        self.belief_ = dataclasses.replace(self.belief_, prior_scale=self.prior_scale_)
+        result = found[self.prior_scale_][0]
         self.state_ = result.state
-        self.n_iter_ = len(result.losses)
+        self.n_iter_, self.best_step_ = len(result.losses), result.best_step
         self.loss_curve_ = result.losses.mean(axis=1)
         self.n_seen_ = len(targets)
+        return result
 
-    def _partial_fit(self, X: Any, targets: np.ndarray, weight: Any) -> None:
+    def _is_auto(self) -> bool:
+        if isinstance(self.prior_scale, str):
+            return bool(one_of("prior_scale", self.prior_scale, ("auto",)))
+        return False
+
+    def _unseen_rows(self, X: Any, weight: Any, result: Fit) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Choose training rows that members did not see.
+
+        Rows that the bootstrap left out, or the held-out rows; if there are neither, all rows, though they were seen.
+
+        Args:
+            X: Inputs of the fit.
+            weight: Sample weights, or None.
+            result: The fit.
+
+        Returns:
+            Indices of at most `ROWS` rows, which members did not see each of them [row, member], and their weights.
+        """
+        used = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight)
+        unseen = np.ones((X.shape[0], self.belief_.num_members), dtype=bool)
+        if result.held is not None:
+            held = np.intersect1d(used, result.held[0])
+            used = held if len(held) else used  # all held-out rows may have weight zero
+        elif np.any((kept := np.asarray(result.data.weight)[: X.shape[0]])[used] == 0):
+            unseen = kept == 0
+        rows = used[np.unique(np.linspace(0, len(used) - 1, ROWS).astype(int))] if len(used) else used
+        return rows, unseen[rows], np.ones(len(rows)) if weight is None else weight[rows]
+
+    def _unseen_losses(self, X: Any, targets: np.ndarray, weight: Any, result: Fit) -> np.ndarray:
+        """Compute the negative log likelihood of each row that members did not see, weighted."""
+        raise NotImplementedError
+
+    def _partial_fit(self, X: Any, targets: np.ndarray, weight: Any) -> Fit:
         """Train on new examples only, with data noise drawn once per example. The online bootstrap is Poisson(1)."""
         x = self._inputs(X)
         if not hasattr(self, "state_"):
@@ -240,6 +287,8 @@ class PriorEnsemble(BaseEstimator):
         self.state_ = result.state
         self.n_seen_ += len(targets)
         self.n_iter_ += steps
+        self.best_step_ = self.n_iter_
+        return result
 
     def _become(self, work: Any) -> Any:
         """Adopt the result of a complete fit; an interrupted fit leaves the estimator unchanged."""
@@ -308,6 +357,24 @@ class PriorEnsemble(BaseEstimator):
             FileNotFoundError: If the file does not exist.
         """
         return files.load(cls, path, own)
+
+
+def largest_plausible(losses: dict[float, np.ndarray]) -> float:
+    """Choose the largest prior scale that rows near the data do not speak against.
+
+    Such rows say little about the prior scale, since members agree there in any case, but far from the data doubt grows
+    with it. So the largest scale is chosen whose mean loss exceeds the lowest one by at most one standard error of
+    the difference.
+
+    Args:
+        losses: For each scale, in ascending order, the losses of the same rows.
+
+    Returns:
+        The scale.
+    """
+    best = losses[min(losses, key=lambda scale: float(np.mean(losses[scale])))]
+    worse = {scale: found - best for scale, found in losses.items()}
+    return max(scale for scale, gap in worse.items() if np.mean(gap) <= np.std(gap) / np.sqrt(len(gap)))
 
 
 def mean_of(members: np.ndarray) -> np.ndarray:

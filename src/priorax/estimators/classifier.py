@@ -1,6 +1,7 @@
 """The classifier."""
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, no_type_check
 
@@ -14,7 +15,10 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
 from priorax.beliefs import L2, BeliefState, Ensemble
-from priorax.estimators.base import PriorEnsemble, Uncertainty, mean_of, outputs
+from priorax.estimators.base import Combine, PriorEnsemble, Uncertainty, mean_of, outputs
+from priorax.estimators.far_field import Anchors, distance, nearness
+from priorax.estimators.standardising import standardised
+from priorax.fitting import Fit
 from priorax.heads import Classes, Head
 from priorax.networks import Network
 
@@ -47,19 +51,28 @@ class PriorEnsembleClassifier(ClassifierMixin, PriorEnsemble):
         prior: Prior function: "network" (a random network with one hidden layer, as wide as the first, and random
             biases), "linear", "fourier" (draws of a Gaussian process), "constant", None, any network or (init, apply)
             pair, or `priorax.priors.Function(f)`. Built-in priors see standardised X; your own see X as passed.
-        prior_scale: Scale of the prior functions (beta), in units of logits.
+        prior_scale: Scale of the prior functions (beta), in units of logits. "auto" fits with 0.3, 1, 3 and 10, which
+            takes four times as long, and keeps the largest whose out-of-bag likelihood is within a standard error of
+            the best; see `prior_scale_`. `partial_fit` takes "auto" as 1.
         noise: Data noise by name (none, bootstrap, poisson, double_or_nothing, exponential) or as an object.
         network: Trainable network; None is an MLP of `hidden_widths`.
         l2: Regularisation of the weights towards an anchor (`priorax.beliefs.L2`).
+        base_rates: Whether probabilities tend to the base rates of the classes far from the training data, as a prior
+            on the logits should make them: beyond the usual distance between training rows, they are mixed in with a
+            weight that is 0.63 at twice and 0.98 at three times that distance.
         class_weight: Weights of the classes, as elsewhere in scikit-learn: None, "balanced", a dictionary from labels
             to weights, or a list of these for several outputs.
         standardize: Whether to scale X to mean 0 and standard deviation 1.
-        steps: Number of Adam steps.
+        steps: Maximum number of Adam steps.
         batch_size: Minibatch size; None trains on full batches.
         learning_rate: Learning rate of Adam.
-        validation_fraction: Fraction of rows to hold out for early stopping, stratified by class; None trains for all
-            `steps`.
-        patience: Stop when the validation loss has not fallen for `patience` x 100 steps, and keep the best state.
+        validation_fraction: Fraction of rows to hold out for early stopping, stratified by class, instead of
+            out-of-bag rows.
+        out_of_bag: Whether to select the number of steps by the log loss of the rows that the bootstrap leaves out of
+            each member's data. Without it and `validation_fraction`, or with noise that leaves out no rows, all `steps`
+            are taken.
+        patience: Stop when the loss on rows that it did not see has not fallen for `patience` x 100 steps, and keep
+            the best state.
         partial_steps: Number of steps per call of `partial_fit`.
         random_state: Seed; an int makes results bitwise reproducible.
         verbose: Whether to show a progress bar.
@@ -72,16 +85,18 @@ class PriorEnsembleClassifier(ClassifierMixin, PriorEnsemble):
         *,
         hidden_widths: tuple[int, ...] = (50, 50),
         prior: Any = "network",
-        prior_scale: float = 1.0,
+        prior_scale: float | str = 1.0,
         noise: Any = "bootstrap",
         network: Any = None,
         l2: L2 | None = None,
         class_weight: Any = None,
+        base_rates: bool = True,
         standardize: bool = True,
-        steps: int = 2000,
+        steps: int = 6000,
         batch_size: int | None = 128,
-        learning_rate: float = 1e-3,
+        learning_rate: float = 3e-3,
         validation_fraction: float | None = None,
+        out_of_bag: bool = True,
         patience: int = 10,
         partial_steps: int = 100,
         random_state: Any = None,
@@ -100,12 +115,14 @@ class PriorEnsembleClassifier(ClassifierMixin, PriorEnsemble):
             batch_size=batch_size,
             learning_rate=learning_rate,
             validation_fraction=validation_fraction,
+            out_of_bag=out_of_bag,
             patience=patience,
             partial_steps=partial_steps,
             random_state=random_state,
             verbose=verbose,
         )
         self.class_weight = class_weight
+        self.base_rates = base_rates
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -144,7 +161,9 @@ class PriorEnsembleClassifier(ClassifierMixin, PriorEnsemble):
         work._start(X, y, None, weight)
         targets = work._targets(y)
         weight = work._class_weighted(targets, weight)
-        work._fit(X, targets, None if weight is None else weight / np.mean(weight))
+        weight = None if weight is None else weight / np.mean(weight)
+        work._see_rows(X, targets, weight)
+        work._fit(X, targets, weight)
         return self._become(work)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> "PriorEnsembleClassifier":
@@ -179,7 +198,9 @@ class PriorEnsembleClassifier(ClassifierMixin, PriorEnsemble):
                 "for example from sklearn.utils.class_weight.compute_class_weight"
             )
         targets = work._targets(y)
-        work._partial_fit(X, targets, work._class_weighted(targets, weight))
+        weight = work._class_weighted(targets, weight)
+        work._see_rows(X, targets, weight)
+        work._partial_fit(X, targets, weight)
         return self._become(work)
 
     def _start(self, X: Any, y: np.ndarray, classes: Any, weight: Any) -> None:
@@ -191,7 +212,53 @@ class PriorEnsembleClassifier(ClassifierMixin, PriorEnsemble):
         else:
             labels = [np.unique(part) for part in ([classes] if self.flat_y_ else classes)]
         self.classes_: Any = labels[0] if self.flat_y_ else labels
+        for name in ("anchors_", "anchor_rank_", "class_totals_"):
+            self.__dict__.pop(name, None)
         self._begin(X, self.n_outputs_, self._head(), weight)
+
+    def _see_rows(self, X: Any, targets: np.ndarray, weight: Any) -> None:
+        """Count the classes, and keep a sample of the rows, to know what is far from them."""
+        used = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight)
+        if not hasattr(self, "anchors_"):
+            self.to_base_rates_ = bool(self.base_rates)
+            self.class_totals_ = np.zeros((self.n_outputs_, max(len(labels) for labels in self._labels())))
+            self.anchors_, self.anchor_rank_ = np.zeros((0, X.shape[1]), dtype=np.float32), np.zeros(0)
+        share = np.ones(len(used)) if weight is None else weight[used]
+        self.class_totals_ = self.class_totals_ + np.stack(
+            [np.bincount(column[used], share, self.class_totals_.shape[1]) for column in targets.T]
+        )
+        scaled = standardised("X", X[used], self.x_mean_, self.x_scale_)
+        seed = (self.stream_seed_, int(getattr(self, "n_seen_", 0)) if len(self.anchors_) else 0)
+        self.anchors_, self.anchor_rank_ = Anchors(self.anchors_, self.anchor_rank_).add(scaled, seed)
+        self.radius_ = Anchors(self.anchors_, self.anchor_rank_).radius()
+
+    def _rates(self) -> np.ndarray:
+        """Get the base rates [output, class], with one example added to each class; zero for classes that are not."""
+        known = np.arange(self.class_totals_.shape[1]) < np.array([[len(labels)] for labels in self._labels()])
+        totals = self.class_totals_ + known
+        return totals / totals.sum(axis=1, keepdims=True)
+
+    def _proba(self, X: Any, combine: Combine) -> list[np.ndarray]:
+        """Combine the members' probabilities, the base rates and the weight of the former, over chunks of rows."""
+        rates, far = self._rates(), self.to_base_rates_
+        anchors = Anchors(self.anchors_, self.anchor_rank_).padded()
+
+        def compute(belief: Ensemble, state: BeliefState, x: Any) -> tuple[Array, Array]:
+            return _logits(belief, state, x), distance(anchors, x[0] if self._sees_raw() else x)
+
+        def mixed(logits: np.ndarray, gap: np.ndarray) -> Sequence[np.ndarray]:
+            near = nearness(gap, self.radius_) if far else np.ones_like(gap)
+            return combine(softmax(logits, axis=-1), rates, near[:, None, None])
+
+        return self._chunks(X, compute, mixed)
+
+    def _unseen_losses(self, X: Any, targets: np.ndarray, weight: Any, result: Fit) -> np.ndarray:
+        rows, unseen, share = self._unseen_rows(X, weight, result)
+        members = np.moveaxis(self._proba(X[rows], _all_proba)[0], 0, 1)
+        used = unseen.T[..., None, None] / np.maximum(unseen.sum(axis=1), 1)[:, None, None]
+        proba = np.take_along_axis(np.sum(used * members, axis=0), targets[rows][..., None], axis=-1)[..., 0]
+        least = np.finfo(np.float32).tiny
+        return share * unseen.any(axis=1) * -np.log(np.maximum(proba, least)).sum(axis=1)
 
     def _class_weighted(self, targets: np.ndarray, weight: Any) -> Any:
         """Multiply sample weights by class weights, which have mean one over classes, for every output."""
@@ -237,7 +304,7 @@ class PriorEnsembleClassifier(ClassifierMixin, PriorEnsemble):
         Returns:
             Probabilities [n, classes]; a list of these for several outputs.
         """
-        return self._per_output(self._chunks(self._asked(X), _logits, _mean_proba)[0])
+        return self._per_output(self._proba(self._asked(X), _mean_proba)[0])
 
     def predict_log_proba(self, X: Any) -> Any:
         """Predict the logarithm of the class probabilities.
@@ -270,6 +337,8 @@ class PriorEnsembleClassifier(ClassifierMixin, PriorEnsemble):
     def predict_uncertainty(self, X: Any) -> Uncertainty:
         """Predict class probabilities and their uncertainty in nats.
 
+        Far from the training data the uncertainty of the base rates is epistemic: any class may be certain there.
+
         Args:
             X: Inputs [n, features], dense or sparse.
 
@@ -277,7 +346,7 @@ class PriorEnsembleClassifier(ClassifierMixin, PriorEnsemble):
             Mean probabilities, mutual information (epistemic), mean entropy (aleatoric) and entropy of the mean
             (total).
         """
-        proba, aleatoric, total = self._chunks(self._asked(X), _logits, _class_moments)
+        proba, aleatoric, total = self._proba(self._asked(X), _class_moments)
         parts = (np.maximum(total - aleatoric, 0.0), aleatoric, total)
         return Uncertainty(self._per_output(proba), *(part[:, 0] if self.flat_y_ else part for part in parts))
 
@@ -292,7 +361,7 @@ class PriorEnsembleClassifier(ClassifierMixin, PriorEnsemble):
         Returns:
             Probabilities [num_samples, n, classes]; a list of these for several outputs.
         """
-        members = np.moveaxis(self._chunks(self._asked(X), _logits, _all_proba)[0], 0, 1)
+        members = np.moveaxis(self._proba(self._asked(X), _all_proba)[0], 0, 1)
         return self._per_output(members[self._drawn_members(num_samples, random_state)])
 
     def _per_output(self, proba: np.ndarray) -> Any:
@@ -313,24 +382,26 @@ def _same_labels(known: Any, given: Any) -> bool:
 
 
 @jax.jit
-def _logits(belief: Ensemble, state: BeliefState, x: Any) -> tuple[Array]:
+def _logits(belief: Ensemble, state: BeliefState, x: Any) -> Array:
     """Compute the logits of every member, [member, row, output, class]."""
-    return (outputs(belief, state, x),)
+    return outputs(belief, state, x)
 
 
-def _all_proba(logits: np.ndarray) -> tuple[np.ndarray]:
-    return (np.moveaxis(softmax(logits, axis=-1), 0, 1),)
+def _all_proba(proba: np.ndarray, rates: np.ndarray, near: np.ndarray) -> tuple[np.ndarray]:
+    return (np.moveaxis(near * proba + (1 - near) * rates, 0, 1),)
 
 
-def _mean_proba(logits: np.ndarray) -> tuple[np.ndarray]:
-    return (mean_of(softmax(logits, axis=-1)),)
+def _mean_proba(proba: np.ndarray, rates: np.ndarray, near: np.ndarray) -> tuple[np.ndarray]:
+    return (near * mean_of(proba) + (1 - near) * rates,)
 
 
-def _class_moments(logits: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Compute mean probabilities [row, output, class], mean entropy and entropy of the mean [row, output]."""
-    proba = softmax(logits, axis=-1)
-    mean = mean_of(proba)
-    return mean, mean_of(_entropy(proba)), _entropy(mean)
+def _class_moments(proba: np.ndarray, rates: np.ndarray, near: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Compute mean probabilities [row, output, class], mean entropy and entropy of the mean [row, output].
+
+    The part of the base rates has no entropy of its own: it stands for functions that are each certain of a class.
+    """
+    (mean,) = _mean_proba(proba, rates, near)
+    return mean, near[..., 0] * mean_of(_entropy(proba)), _entropy(mean)
 
 
 def _entropy(p: np.ndarray) -> np.ndarray:

@@ -13,8 +13,12 @@ from sklearn.base import is_classifier
 from priorax import files, storage
 from priorax.files import BadFile
 
-COUNTS = ("n_features_in_", "n_outputs_", "n_seen_", "n_iter_", "stream_seed_")
+COUNTS = ("n_features_in_", "n_outputs_", "n_seen_", "n_iter_", "best_step_", "stream_seed_")
 """Integer attributes of every fitted estimator."""
+ROWS = ("out_of_bag_rows_", "unseen_", "anchors_", "anchor_rank_")
+"""Attributes with a part for each of some training rows; they are saved as arrays, not as JSON."""
+PREFIX = "fitted."
+"""Prefix of their names in a file."""
 
 
 def save(model: Any, path: Path | str) -> None:
@@ -28,9 +32,12 @@ def save(model: Any, path: Path | str) -> None:
     if not isinstance(model._fit_params["random_state"], int | None):
         params["random_state"] = None
     fitted = {
-        name: storage.describe(value) for name, value in sorted(vars(model).items()) if _is_fitted(type(model), name)
+        name: storage.describe(value)
+        for name, value in sorted(vars(model).items())
+        if _is_fitted(type(model), name) and name not in ROWS
     }
-    arrays = storage.state_arrays(model.state_)
+    rows = {PREFIX + name: vars(model)[name] for name in ROWS if name in vars(model)}
+    arrays = {**storage.state_arrays(model.state_), **rows}
     files.write(path, files.Content(type(model).__name__, {"params": params, "fitted": fitted}, arrays))
 
 
@@ -57,20 +64,25 @@ def load(cls: type, path: Path | str, own: dict[str, Any]) -> Any:
             part: {name: storage.rebuild(value, own, content.largest) for name, value in values.items()}
             for part, values in content.description.items()
         }
+        rows = {name.removeprefix(PREFIX): a for name, a in content.arrays.items() if name.startswith(PREFIX)}
+        for name, array in rows.items():
+            if name not in ROWS or not np.all(np.isfinite(array)):
+                raise BadFile(f"{path} holds an unknown array {name!r:.100}, or one that is not finite; save it again")
         for name in parts["fitted"]:
             if not _is_fitted(cls, name):
                 raise BadFile(f"{path} holds an attribute {name!r:.100} that no fitted estimator has; save it again")
         for name in ("num_members", "hidden_widths"):
             storage.refuse_size(name, parts["params"].get(name), content.largest)
         model = cls(**parts["params"])
-        vars(model).update(parts["fitted"], _fit_params=parts["params"])
+        vars(model).update(parts["fitted"], **rows, _fit_params=parts["params"])
         _check(model)
         model.belief_ = model._belief(model.n_outputs_, model._head())
-        if not is_classifier(model) and model.belief_.head.knows_noise:
-            _check_range(model.noise_range_, model.n_outputs_)
+        if not is_classifier(model):
+            _check_noise(model)
         rows = model._inputs(np.zeros((1, model.n_features_in_)))
         example = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), rows)
-        model.state_ = storage.restore_state(model.belief_, example, content.arrays)
+        state = {name: array for name, array in content.arrays.items() if not name.startswith(PREFIX)}
+        model.state_ = storage.restore_state(model.belief_, example, state)
     return model
 
 
@@ -91,6 +103,8 @@ def _check(model: Any) -> None:
         raise BadFile(f"flat_y_={model.flat_y_!r:.100} contradicts n_outputs_={outputs}; save it again")
     if not isinstance(model.weight_unit_, float) or not 0 < model.weight_unit_ < np.inf:
         raise BadFile(f"weight_unit_={model.weight_unit_!r:.100} must be a number above 0; save it again")
+    if not isinstance(model.prior_scale_, float) or not 0 <= model.prior_scale_ < 1e30:
+        raise BadFile(f"prior_scale_={model.prior_scale_!r:.100} must be at least 0 and below 1e30; save it again")
     _check_numbers(model, "x_mean_", features)
     _check_numbers(model, "x_scale_", features, positive=True)
     names = vars(model).get("feature_names_in_")
@@ -105,6 +119,7 @@ def _check(model: Any) -> None:
         for known in labels:
             if len(_shape(known)) != 1 or not known.size or not np.array_equal(known, np.unique(known)):
                 raise BadFile("classes_ are not sorted distinct labels; save it again")
+        _check_far_field(model, features, outputs, max(len(known) for known in labels))
     else:
         _check_numbers(model, "y_mean_", outputs)
         _check_numbers(model, "y_scale_", outputs, positive=True)
@@ -119,10 +134,33 @@ def _check_numbers(model: Any, name: str, length: int, positive: bool = False) -
         raise BadFile(f"{name} holds a number that is not above 0; save it again")
 
 
-def _check_range(values: Any, outputs: int) -> None:
-    """Check the range of the noise of each output."""
+def _check_noise(model: Any) -> None:
+    """Check the noise of each output: its range, its scale and the rows that it was estimated from."""
+    outputs, members, values = model.n_outputs_, model.belief_.num_members, model.noise_range_
     if _shape(values) != (2, outputs) or not np.all((values[0] >= 0) & (values[0] <= values[1])):
         raise BadFile(f"noise_range_ does not have a range for each of {outputs} outputs; save it again")
+    _check_numbers(model, "noise_scale_", outputs, positive=True)
+    kept, unseen = model.out_of_bag_rows_, model.unseen_
+    rows = _shape(unseen)[0] if len(_shape(unseen)) == 2 else -1
+    if _shape(kept) != (4, rows, outputs) or not np.issubdtype(kept.dtype, np.floating) or np.any(kept[1:] < 0):
+        raise BadFile(f"out_of_bag_rows_ are not those of {rows} rows and {outputs} outputs; save it again")
+    if _shape(unseen) != (rows, -(-members // 8)) or unseen.dtype != np.uint8:
+        raise BadFile(f"unseen_ does not have {members} members for each row; save it again")
+
+
+def _check_far_field(model: Any, features: int, outputs: int, classes: int) -> None:
+    """Check what a classifier keeps to know what is far from the data."""
+    if type(model.to_base_rates_) is not bool:
+        raise BadFile(f"to_base_rates_={model.to_base_rates_!r:.100} must be true or false; save it again")
+    rows = len(model.anchor_rank_) if len(_shape(model.anchor_rank_)) == 1 else -1
+    _check_numbers(model, "anchor_rank_", rows)
+    if _shape(model.anchors_) != (rows, features) or rows < 1 or model.anchors_.dtype != np.float32:
+        raise BadFile(f"anchors_ are not {rows} rows of {features} columns; save it again")
+    totals = model.class_totals_
+    if _shape(totals) != (outputs, classes) or not np.issubdtype(totals.dtype, np.floating) or np.any(totals < 0):
+        raise BadFile(f"class_totals_ are not those of {outputs} outputs with {classes} classes; save it again")
+    if not isinstance(model.radius_, float) or not 1e-3 <= model.radius_ < np.inf:
+        raise BadFile(f"radius_={model.radius_!r:.100} must be at least 0.001; save it again")
 
 
 def _shape(value: Any) -> tuple[int, ...]:

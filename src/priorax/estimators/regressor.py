@@ -4,22 +4,39 @@ import copy
 from typing import Any, no_type_check
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 from sklearn.base import RegressorMixin
 
 from priorax.beliefs import L2, BeliefState, Ensemble
-from priorax.estimators.base import SEEN, PriorEnsemble, Uncertainty, mean_of, outputs
+from priorax.checks import fraction, one_of
+from priorax.estimators.base import PriorEnsemble, Uncertainty, mean_of, outputs
+from priorax.estimators.out_of_bag import (
+    ROWS,
+    OutOfBag,
+    conformal_quantile,
+    jackknife_after_bootstrap,
+    log_loss,
+    noise_scale,
+    out_of_bag,
+    scores,
+)
 from priorax.estimators.standardising import moments, standardised
+from priorax.fitting import Fit
 from priorax.heads import Gaussian, Head, Scalar
+
+BETA = 0.5
+"""Exponent of the predicted variance that weighs examples while the noise is learned (`heads.Gaussian.beta`)."""
 
 
 class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
     """Regression by an ensemble with randomized prior functions, with uncertainty estimates.
 
     `predict(X, return_std=True)` returns the *epistemic* standard deviation: the disagreement between the members,
-    which more data would reduce. It does not include the noise of single measurements; for that, set
-    `heteroscedastic=True` and call `predict_uncertainty`.
+    which more data would reduce. It does not include the noise of single measurements; `predict_uncertainty` and
+    `predict_interval` do. The number of steps and the noise are found from the rows that the bootstrap leaves out of
+    each member's data (out-of-bag), so that no rows need to be held out.
 
     X may be sparse. Networks see dense float32 numbers, so fitting takes several times 4 bytes x rows x features, as
     for dense X; predicting converts 4,096 rows at a time. Only the ratios of `sample_weight` matter. `set_params`
@@ -32,19 +49,23 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
         prior: Prior function: "network" (a random network with one hidden layer, as wide as the first, and random
             biases), "linear", "fourier" (draws of a Gaussian process), "constant", None, any network or (init, apply)
             pair, or `priorax.priors.Function(f)`. Built-in priors see standardised X; your own see X as passed.
-        prior_scale: Scale of the prior functions (beta), in units of the standardised target.
+        prior_scale: Scale of the prior functions (beta), in units of the standardised target. "auto" fits with 0.3, 1,
+            3 and 10, which takes four times as long, and keeps the largest whose out-of-bag likelihood is within a
+            standard error of the best; see `prior_scale_`. `partial_fit` takes "auto" as 1.
         noise: Data noise by name (none, bootstrap, poisson, double_or_nothing, exponential) or as an object; the scale
             of `priorax.noise.Gaussian(scale)` is in units of the standardised target.
         network: Trainable network; None is an MLP of `hidden_widths`.
         l2: Regularisation of the weights towards an anchor (`priorax.beliefs.L2`).
-        heteroscedastic: Whether to learn the noise as a function of X.
+        heteroscedastic: Whether to learn the noise as a function of X; otherwise it is one number for each output.
         standardize: Whether to scale X and y to mean 0 and standard deviation 1.
-        steps: Number of Adam steps.
+        steps: Maximum number of Adam steps.
         batch_size: Minibatch size; None trains on full batches.
         learning_rate: Learning rate of Adam.
-        validation_fraction: Fraction of rows to hold out for early stopping; None trains for all `steps`.
-        patience: Stop when the ensemble's validation error (with `heteroscedastic`, its negative log likelihood) has
-            not fallen for `patience` x 100 steps, and keep the best state.
+        validation_fraction: Fraction of rows to hold out for early stopping, instead of out-of-bag rows.
+        out_of_bag: Whether to select the number of steps by the out-of-bag error. Without it and `validation_fraction`,
+            or with noise that leaves out no rows ("none", "exponential", Gaussian), all `steps` are taken.
+        patience: Stop when the ensemble's error on rows that it did not see (with `heteroscedastic`, its negative log
+            likelihood) has not fallen for `patience` x 100 steps, and keep the best state.
         partial_steps: Number of steps per call of `partial_fit`.
         random_state: Seed; an int makes results bitwise reproducible.
         verbose: Whether to show a progress bar.
@@ -57,16 +78,17 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
         *,
         hidden_widths: tuple[int, ...] = (50, 50),
         prior: Any = "network",
-        prior_scale: float = 1.0,
+        prior_scale: float | str = 1.0,
         noise: Any = "bootstrap",
         network: Any = None,
         l2: L2 | None = None,
         heteroscedastic: bool = False,
         standardize: bool = True,
-        steps: int = 2000,
+        steps: int = 6000,
         batch_size: int | None = 128,
-        learning_rate: float = 1e-3,
+        learning_rate: float = 3e-3,
         validation_fraction: float | None = None,
+        out_of_bag: bool = True,
         patience: int = 10,
         partial_steps: int = 100,
         random_state: Any = None,
@@ -85,6 +107,7 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
             batch_size=batch_size,
             learning_rate=learning_rate,
             validation_fraction=validation_fraction,
+            out_of_bag=out_of_bag,
             patience=patience,
             partial_steps=partial_steps,
             random_state=random_state,
@@ -93,7 +116,7 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
         self.heteroscedastic = heteroscedastic
 
     def _head(self) -> Head:
-        return Gaussian() if self.heteroscedastic else Scalar()
+        return Gaussian(beta=BETA) if self.heteroscedastic else Scalar()
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "PriorEnsembleRegressor":
         """Fit the ensemble.
@@ -113,8 +136,8 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
         work = copy.copy(self)
         X, y, weight = work._validated(X, y, sample_weight, True, y_numeric=True, multi_output=True)
         work._start(X, y, weight)
-        work._fit(X, work._targets(y), weight)
-        work._see_noise(X, weight)
+        targets = work._targets(y)
+        work._see_noise(X, targets, weight, work._fit(X, targets, weight))
         return self._become(work)
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> "PriorEnsembleRegressor":
@@ -137,25 +160,55 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
         X, y, weight = work._validated(X, y, sample_weight, fresh, y_numeric=True, multi_output=True)
         if fresh:
             work._start(X, y, weight)
-        work._partial_fit(X, work._targets(y), weight)
-        work._see_noise(X, weight)
+        targets = work._targets(y)
+        work._see_noise(X, targets, weight, work._partial_fit(X, targets, weight))
         return self._become(work)
 
     def _start(self, X: Any, y: np.ndarray, weight: Any) -> None:
         columns = y.reshape(len(y), -1)
         self.flat_y_, self.n_outputs_ = y.ndim == 1, columns.shape[1]
         self.y_mean_, self.y_scale_ = moments("y", columns, self.standardize, weight)
-        self.__dict__.pop("noise_range_", None)
+        self._forget_noise()
         self._begin(X, self.n_outputs_, self._head(), weight)
 
-    def _see_noise(self, X: Any, weight: Any) -> None:
-        """Record the range of the noise on the training data; predictions are clipped to it."""
-        if not self.belief_.head.knows_noise:
-            return
-        rows = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight)
-        noise = self._chunks(X[rows[:: 1 + len(rows) // SEEN]], _values_and_noise, _moments)[2]
+    def _see_noise(self, X: Any, targets: np.ndarray, weight: Any, result: Fit) -> None:
+        """Estimate the noise from rows that members did not see, and record its range on the training data."""
+        rows, unseen, share = self._unseen_rows(X, weight, result)
+        values, noise = self._chunks(X[rows], _values_and_noise, _by_row)
+        columns = [
+            out_of_bag(values[..., j].T, noise[..., j].T, unseen, targets[rows, j], share)
+            for j in range(self.n_outputs_)
+        ]
+        found = np.stack(columns, axis=-1)
+        if hasattr(self, "unseen_"):  # later calls of partial_fit: the latest rows
+            found = np.concatenate([self.out_of_bag_rows_, found], axis=1)[:, -ROWS:]
+            unseen = np.concatenate([self._unseen(), unseen])[-ROWS:]
+        self.out_of_bag_rows_, self.unseen_ = found, np.packbits(unseen, axis=1)
+        self.noise_scale_ = np.array([noise_scale(rows) for rows in self._out_of_bag()])
         low, high = getattr(self, "noise_range_", (np.inf, -np.inf))
+        noise = np.sqrt(np.mean(noise**2, axis=1))
         self.noise_range_ = np.stack([np.minimum(low, noise.min(axis=0)), np.maximum(high, noise.max(axis=0))])
+
+    def _unseen_losses(self, X: Any, targets: np.ndarray, weight: Any, result: Fit) -> np.ndarray:
+        self._see_noise(X, targets, weight, result)
+        losses = [
+            rows.weight * log_loss(rows, scale)
+            for rows, scale in zip(self._out_of_bag(), self.noise_scale_, strict=True)
+        ]
+        self._forget_noise()
+        return np.sum(losses, axis=0)
+
+    def _forget_noise(self) -> None:
+        for name in ("noise_range_", "noise_scale_", "out_of_bag_rows_", "unseen_"):
+            self.__dict__.pop(name, None)
+
+    def _out_of_bag(self) -> list[OutOfBag]:
+        """Get the kept out-of-bag predictions of each output."""
+        return [OutOfBag(*self.out_of_bag_rows_[..., j]) for j in range(self.n_outputs_)]
+
+    def _unseen(self) -> np.ndarray:
+        """Get which members did not see each of the kept rows, [row, member]."""
+        return np.unpackbits(self.unseen_, axis=1, count=self.belief_.num_members).astype(bool)
 
     def _targets(self, y: np.ndarray) -> np.ndarray:
         columns = y.reshape(len(y), -1)
@@ -198,30 +251,67 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
         return (mean, self._flat(std * self.y_scale_)) if return_std else mean
 
     def predict_uncertainty(self, X: Any) -> Uncertainty:
-        """Predict the mean with epistemic, aleatoric and total standard deviations. Requires `heteroscedastic=True`.
+        """Predict the mean with epistemic, aleatoric and total standard deviations.
 
-        The aleatoric part is clipped to its range on the training data, since the noise far from the data is unknown.
+        The aleatoric part is the noise: one number for all rows or, with `heteroscedastic=True`, learned as a function
+        of X and clipped to its range on the training data, since the noise far from the data is unknown. Its scale is
+        the one under which out-of-bag residuals are most likely.
 
         Args:
             X: Inputs [n, features], dense or sparse.
 
         Returns:
             Mean and standard deviations, each [n] or [n, outputs].
-
-        Raises:
-            ValueError: If the estimator was fitted with `heteroscedastic=False`.
         """
-        X = self._asked(X)
-        if not self.belief_.head.knows_noise:
-            raise ValueError(
-                "heteroscedastic=False does not model the noise; set heteroscedastic=True for aleatoric uncertainty "
-                "and fit again"
-            )
-        mean, epistemic, aleatoric = self._chunks(X, _values_and_noise, _moments)
-        aleatoric = np.clip(aleatoric, *self.noise_range_)
+        mean, epistemic, aleatoric = self._spread(self._asked(X))
         epistemic, aleatoric = epistemic * self.y_scale_, aleatoric * self.y_scale_
         total = np.hypot(epistemic, aleatoric)
         return Uncertainty(*map(self._flat, (self._unscale(mean), epistemic, aleatoric, total)))
+
+    def _spread(self, X: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Compute the standardised mean, epistemic and aleatoric standard deviation, [row, output]."""
+        mean, epistemic, aleatoric = self._chunks(X, _values_and_noise, _moments)
+        return mean, epistemic, np.clip(aleatoric, *self.noise_range_) * self.noise_scale_
+
+    def predict_interval(self, X: Any, coverage: float = 0.9, method: str = "scaled") -> tuple[np.ndarray, np.ndarray]:
+        """Predict intervals that contain a new measurement with a given probability.
+
+        Both methods use the residuals of training rows at the members that did not see them (out-of-bag; held-out rows
+        with `validation_fraction`). Without such rows (`noise="none"`) residuals are those of the fit, and intervals
+        are too narrow.
+
+        Args:
+            X: Inputs [n, features], dense or sparse.
+            coverage: Nominal coverage, between 0 and 1.
+            method: "scaled": the mean plus and minus a multiple of the total standard deviation, the quantile of the
+                out-of-bag residuals in the same unit; intervals are wider where the ensemble doubts. "jackknife":
+                jackknife+-after-bootstrap, whose coverage is at least 2 `coverage` - 1 for any distribution (usually
+                close to `coverage`) if `steps` is fixed (`out_of_bag=False`); widths hardly depend on X.
+
+        Returns:
+            Lower and upper bounds, each [n] or [n, outputs]; infinite if there are too few rows for the coverage.
+
+        Raises:
+            ValueError: If `coverage` or `method` is invalid.
+        """
+        X = self._asked(X)
+        fraction("coverage", coverage)
+        if one_of("method", method, ("scaled", "jackknife")) == "scaled":
+            mean, epistemic, aleatoric = self._spread(X)
+            quantiles = [
+                conformal_quantile(scores(rows, scale), coverage, rows.weight)
+                for rows, scale in zip(self._out_of_bag(), self.noise_scale_, strict=True)
+            ]
+            half = np.hypot(epistemic, aleatoric) * np.array(quantiles)
+            return self._flat(self._unscale(mean - half)), self._flat(self._unscale(mean + half))
+        members, unseen = self._members(X), self._unseen()
+        bounds = []
+        for j, rows in enumerate(self._out_of_bag()):
+            used = unseen.any(axis=1) & (rows.weight > 0)
+            residual = np.abs(rows.residual[used])
+            bounds.append(jackknife_after_bootstrap(members[..., j], unseen[used], residual, coverage))
+        low, high = np.moveaxis(np.array(bounds), 0, -1)
+        return self._flat(self._unscale(low)), self._flat(self._unscale(high))
 
     def sample(self, X: Any, num_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Evaluate functions drawn from the ensemble, with replacement.
@@ -264,7 +354,11 @@ def _values_and_noise(belief: Ensemble, state: BeliefState, x: Any) -> tuple[Arr
     """Compute the standardised mean and noise of every member, [member, row, output]."""
     out = outputs(belief, state, x)
     values, noise = (jax.vmap(jax.vmap(jax.vmap(read)))(out) for read in (belief.head.value, belief.head.noise))
-    return values, noise
+    return values, noise if belief.head.knows_noise else jnp.ones_like(noise)
+
+
+def _by_row(values: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return np.moveaxis(values, 0, 1), np.moveaxis(noise, 0, 1)
 
 
 def _only_values(values: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray]:
