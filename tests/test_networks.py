@@ -129,22 +129,22 @@ def test_fourier_features_approximate_a_gaussian_kernel():
     np.testing.assert_array_equal(code(a)[20_000:], a)
 
 
-def test_features_of_a_subset_ignore_the_other_components():
-    """With a probability of 1/2 each, a quarter of the features of two components depends on the first alone."""
-    code = FourierCode(features=2000, subset=0.5)
-    here, there = code(jnp.array([0.3, 1.0])), code(jnp.array([0.3, -2.0]))
-    same = np.isclose(here, there)[:2000]
-    assert 0.45 < same.mean() < 0.55
-    assert np.std(here[:2000][same]) > 0.3  # half of these depend on the first component
+def test_grouped_features_depend_on_one_group_alone():
+    """A share of 0.6 is divided by size: 0.4 of the features see the group of two components, 0.2 that of one."""
+    code = FourierCode(features=5000, groups=((0, 2), (1,)), grouped=0.6)
+    here = code(jnp.array([0.3, 1.0, -0.7]))[:5000]
+    other_pair, other_single = code(jnp.array([0.9, 1.0, 0.1]))[:5000], code(jnp.array([0.3, -2.0, -0.7]))[:5000]
+    np.testing.assert_allclose(np.isclose(here, other_single, atol=1e-5).mean(), 0.4, atol=0.03)
+    np.testing.assert_allclose(np.isclose(here, other_pair, atol=1e-5).mean(), 0.2, atol=0.03)
 
 
-def test_squashed_inputs_are_logarithmic_far_out_and_linear_at_zero():
-    code = FourierCode(features=0, squash=4.0)
-    np.testing.assert_allclose(code(jnp.array([0.001, 100.0])), [0.004, np.log(800)], rtol=1e-4)
+def test_squashed_components_are_logarithmic_far_out_and_linear_at_zero():
+    code = FourierCode(features=0, squashed=(0, 1))
+    np.testing.assert_allclose(code(jnp.array([0.001, 100.0, 100.0])), [0.001, np.log(200), 100.0], rtol=1e-4)
 
 
 def test_a_coded_mlp_is_an_mlp_on_the_code():
-    code, x = FourierCode(features=6, squash=2.0), jnp.array([0.3, -1.0])
+    code, x = FourierCode(features=6, squashed=(1,)), jnp.array([0.3, -1.0])
     coded = MLP((8,), gain=(2.0, 3.0), code=code)
     params = coded.init(jax.random.key(0), x, 2)
     assert params[0].weight.shape == (code.size(2), 8) == (8, 8)
@@ -152,7 +152,7 @@ def test_a_coded_mlp_is_an_mlp_on_the_code():
     np.testing.assert_allclose(coded.apply(params, x), expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize("wrong", [{"features": -1}, {"lengthscale": 0.0}, {"subset": 0.0}, {"squash": -1.0}])
+@pytest.mark.parametrize("wrong", [{"features": -1}, {"lengthscale": 0.0}, {"grouped": -1.0}, {"grouped": 0.5}])
 def test_impossible_codes_are_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         FourierCode(**wrong)

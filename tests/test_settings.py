@@ -14,7 +14,8 @@ from priorax import names
 from priorax.agents import PRESETS, AgentSpec, Settings, agent_spec, agents, build, register, registry, settings
 from priorax.agents.setting_values import checked, from_json, hints, meanings, parse
 from priorax.agents.settings import EnsembleSettings, QSettings
-from priorax.envs.interface import Interface, Sight, TaskSpec
+from priorax.envs.interface import Interface, Sight, TaskSpec, interface_of_environment
+from priorax.envs.jax.cartpole import CartpoleSwingup
 from priorax.networks import FourierCode
 
 TABLE = json.loads((Path(__file__).parent / "data" / "agents.json").read_text())
@@ -25,7 +26,7 @@ INTERFACES = {
     "pictures": Interface(Sight((4, 84, 84), (4, 84, 84), "uint8"), 4),
     "continuous": Interface(Sight((5,), (5,), "float32"), 1, bound=1.0, input_scale=SCALE),
 }
-NEW_SETTINGS = {"fourier_features": 0, "fourier_lengthscale": 0.5, "fourier_subset": 1.0, "squash_inputs": 0.0}
+NEW_SETTINGS = {"fourier_features": 0, "fourier_lengthscale": 0.5, "fourier_grouped": 0.0, "squash_inputs": False}
 """Settings that are newer than the table; at these values they change nothing."""
 NEW_PARTS = ("code",)
 """Parts of networks that are newer than the table; None changes nothing."""
@@ -325,19 +326,25 @@ def test_help_lists_what_the_registries_have(capsys, monkeypatch):
     assert all(name in out for name in names.EXPERIMENTS)
 
 
+def with_inputs(interface):
+    return dataclasses.replace(interface, input_groups=((0, 1, 2), (3, 4)), input_knees=(0.0, 0.0, 1.0, 0.5, 0.0))
+
+
 def test_fourier_features_reach_networks_priors_and_d4pg():
-    changes = {"fourier_features": 8, "fourier_lengthscale": 0.7, "fourier_subset": 0.6, "squash_inputs": 4.0}
-    code = FourierCode(8, 0.7, 0.6, 4.0)
+    changes = {"fourier_features": 8, "fourier_lengthscale": 0.7, "fourier_grouped": 0.6, "squash_inputs": True}
+    code = FourierCode(8, 0.7, ((0, 1, 2), (3, 4)), 0.6, (2, 3))
     for preset, dueling in (("tuned", False), ("swingup", True)):
-        agent = build("bsp", settings("bsp", preset, dueling=dueling, **changes), INTERFACES["numbers"])
+        chosen = settings("bsp", preset, dueling=dueling, prior_gain=1.0, **changes)
+        agent = build("bsp", chosen, with_inputs(INTERFACES["numbers"]))
         for network in (agent.belief.network, agent.belief.prior):
-            assert (network.network if dueling else network).code == code
-    d4pg = build("d4pg", settings("d4pg", "swingup", **changes), INTERFACES["continuous"])
+            inner = network.network if dueling else network
+            assert inner.code == code and inner.gain == (SCALE[0], SCALE[1], 1.0, 2.0, SCALE[4])
+    d4pg = build("d4pg", settings("d4pg", "swingup", **changes), with_inputs(INTERFACES["continuous"]))
     nets = d4pg.init(jax.random.key(0), jax.numpy.zeros(5)).nets
     assert (nets.actor[0].weight.shape[0], nets.critic[0].weight.shape[0]) == (13, 14) and d4pg.code == code
 
 
-@pytest.mark.parametrize("changes", [{"fourier_features": 8}, {"squash_inputs": 1.0}])
+@pytest.mark.parametrize("changes", [{"fourier_features": 8}, {"squash_inputs": True}])
 def test_codes_of_vectors_are_refused_for_states_and_images(changes):
     with pytest.raises(ValueError, match="need array observations, and this environment has state indices; pass 0"):
         build("bsp", settings("bsp", **changes), INTERFACES["states"])
@@ -345,7 +352,22 @@ def test_codes_of_vectors_are_refused_for_states_and_images(changes):
         build("bsp", settings("bsp", "small", **changes), INTERFACES["pictures"])
 
 
-@pytest.mark.parametrize("name", ["fourier_features", "fourier_lengthscale", "fourier_subset", "squash_inputs"])
+def test_what_an_environment_does_not_say_is_refused():
+    with pytest.raises(ValueError, match="needs an environment with `input_knees`; pass squash_inputs=False"):
+        build("bsp", settings("bsp", squash_inputs=True), INTERFACES["numbers"])
+    with pytest.raises(ValueError, match=r"fourier_grouped=0.5 needs an environment with `input_groups`"):
+        build("bsp", settings("bsp", fourier_features=8, fourier_grouped=0.5), INTERFACES["numbers"])
+
+
+def test_groups_and_knees_of_an_environment_are_in_its_interface_and_in_json():
+    env = CartpoleSwingup()
+    shown = interface_of_environment(env, ())
+    assert shown.input_groups == env.input_groups and shown.input_knees == env.input_knees
+    assert Interface.from_json(json.loads(json.dumps(shown.as_json()))) == shown
+    assert shown.task_spec().input_knees == env.input_knees
+
+
+@pytest.mark.parametrize("name", ["fourier_features", "fourier_lengthscale", "fourier_grouped"])
 def test_impossible_codes_are_refused(name):
     with pytest.raises(ValueError, match=f"{name}=-1"):
         settings("bsp", **{name: -1})

@@ -65,7 +65,7 @@ NETWORKS = [
     MLP((4,), activation="tanh", gain=(1.0, 2.0, 3.0), weight_std=0.5),
     Table(5, (4,), bias_scale=0.1),
     Convnet(((2, 2, 1), (3, 2, 1)), (4,), bias_scale=0.1),
-    Dueling(MLP((4,), code=FourierCode(6, 0.7, 0.5, 4.0, seed=1)), advantage=0.5),
+    Dueling(MLP((4,), code=FourierCode(6, 0.7, ((0, 2), (1,)), 0.5, (1,), seed=1)), advantage=0.5),
 ]
 PRIORS = [
     Linear(0.5, bias_std=0.1),

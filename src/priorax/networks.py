@@ -84,12 +84,14 @@ class FourierCode:
     """Number of features; 0: the vector alone."""
     lengthscale: float = 0.5
     """Distance over which features vary, in units of the (squashed) input."""
-    subset: float = 1.0
-    """Probability that a feature depends on a component of the input. Below 1, functions are sums of functions of a few
-    components, which generalise over the others."""
-    squash: float = 0.0
-    """Replaces the input z by asinh(squash * z), which is logarithmic where |z| is above 1 / squash, so that small
-    values are resolved more finely than large ones; 0: no change."""
+    groups: tuple[tuple[int, ...], ...] = ()
+    """Components of the input that belong together, by index."""
+    grouped: float = 0.0
+    """Share of the features that depend on one group alone, which is drawn in proportion to its size; the others depend
+    on all components. What is learned through them about one group holds for all values of the others."""
+    squashed: tuple[int, ...] = ()
+    """Components that are replaced by their asinh, which is logarithmic above one, so that small values are resolved
+    more finely than large ones."""
     seed: int = 0
     """Seed of the features."""
 
@@ -97,9 +99,10 @@ class FourierCode:
         if self.features != 0:
             positive_int("features", self.features)
         positive("lengthscale", self.lengthscale)
-        non_negative("squash", self.squash)
-        if not 0 < self.subset <= 1:
-            raise ValueError(f"subset={self.subset} must be above 0 and at most 1; pass 1 for all components")
+        if not 0 <= self.grouped <= 1:
+            raise ValueError(f"grouped={self.grouped} must be between 0 and 1; pass for example 0.5")
+        if self.grouped > 0 and not self.groups:
+            raise ValueError(f"grouped={self.grouped} needs groups of components, and groups=(); pass grouped=0")
 
     def size(self, num_in: int) -> int:
         """Compute the length of the code.
@@ -121,16 +124,24 @@ class FourierCode:
         Returns:
             The features, then the (squashed) input.
         """
-        if self.squash > 0:
-            z = jnp.arcsinh(self.squash * z)
+        if self.squashed:
+            z = jnp.where(np.isin(np.arange(z.size), self.squashed), jnp.arcsinh(z), z)
         if self.features == 0:
             return z
         rng = np.random.default_rng(self.seed)
         frequency = rng.normal(size=(z.size, self.features)) / self.lengthscale
         phase = rng.uniform(0, 2 * np.pi, self.features)
-        frequency *= rng.uniform(size=frequency.shape) < self.subset
+        if self.grouped > 0:
+            frequency *= self._dependence(rng, z.size)
         cosines = jnp.cos(z @ jnp.asarray(frequency, z.dtype) + jnp.asarray(phase, z.dtype))
         return jnp.concatenate([2**0.5 * cosines, z])
+
+    def _dependence(self, rng: np.random.Generator, num_in: int) -> np.ndarray:
+        """Draw the components that each feature depends on, as ones and zeros [in, feature]."""
+        sizes = np.array([len(group) for group in self.groups])
+        shares = np.append(self.grouped * sizes / sizes.sum(), 1 - self.grouped)
+        members = [np.isin(np.arange(num_in), group) for group in (*self.groups, range(num_in))]
+        return np.stack(members, axis=1)[:, rng.choice(len(shares), self.features, p=shares)]
 
 
 @dataclass(frozen=True)

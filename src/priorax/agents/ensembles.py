@@ -48,10 +48,10 @@ def build(settings: EnsembleSettings, task: TaskSpec) -> QLearner:
     """
     if settings.torso != "none" and task.num_states is not None:
         raise ValueError(f"torso={settings.torso!r} needs image observations; use torso='none' here")
-    if settings.torso != "none" and (settings.fourier_features > 0 or settings.squash_inputs > 0):
+    if settings.torso != "none" and (settings.fourier_features > 0 or settings.squash_inputs):
         raise ValueError(
             f"fourier_features={settings.fourier_features} and squash_inputs={settings.squash_inputs} encode vectors, "
-            f"and torso={settings.torso!r} sees images; pass 0 for both"
+            f"and torso={settings.torso!r} sees images; pass 0 and False"
         )
     ensemble = _ensemble(settings, task)
     members: Ensemble | SharedTorso = ensemble

@@ -63,7 +63,11 @@ def scale_of(settings: GradientSettings, task: TaskSpec) -> tuple[float, ...]:
     Returns:
         One factor per component; empty: no scaling.
     """
-    return tuple(task.input_scale) if settings.scale_inputs else ()
+    scale = tuple(task.input_scale) if settings.scale_inputs else ()
+    if not settings.squash_inputs:
+        return scale
+    plain = scale or (1.0,) * len(task.input_knees)
+    return tuple(1 / knee if knee > 0 else factor for knee, factor in zip(task.input_knees, plain, strict=True))
 
 
 def code_of(settings: GradientSettings, task: TaskSpec) -> FourierCode | None:
@@ -77,17 +81,28 @@ def code_of(settings: GradientSettings, task: TaskSpec) -> FourierCode | None:
         The code; None if observations are not encoded.
 
     Raises:
-        ValueError: If observations are state indices, which have no code.
+        ValueError: If observations have no such code, or the environment does not say what it needs.
     """
-    if settings.fourier_features == 0 and settings.squash_inputs == 0:
+    if settings.fourier_features == 0 and not settings.squash_inputs:
         return None
     if task.num_states is not None:
         raise ValueError(
             f"fourier_features={settings.fourier_features} and squash_inputs={settings.squash_inputs} need array "
-            "observations, and this environment has state indices; pass 0 for both"
+            "observations, and this environment has state indices; pass 0 and False"
+        )
+    if settings.squash_inputs and not task.input_knees:
+        raise ValueError("squash_inputs=True needs an environment with `input_knees`; pass squash_inputs=False")
+    if settings.fourier_grouped > 0 and not task.input_groups:
+        raise ValueError(
+            f"fourier_grouped={settings.fourier_grouped} needs an environment with `input_groups`; pass "
+            "fourier_grouped=0"
         )
     return FourierCode(
-        settings.fourier_features, settings.fourier_lengthscale, settings.fourier_subset, settings.squash_inputs
+        settings.fourier_features,
+        settings.fourier_lengthscale,
+        task.input_groups if settings.fourier_grouped > 0 else (),
+        settings.fourier_grouped,
+        tuple(i for i, knee in enumerate(task.input_knees) if knee > 0) if settings.squash_inputs else (),
     )
 
 

@@ -70,12 +70,13 @@ class GradientSettings(Settings):
     fourier_features: int = 0
     """Number of random Fourier features of an array observation that networks and priors see beside it; 0: none."""
     fourier_lengthscale: float = 0.5
-    """Fourier features: distance over which they vary, in units of the scaled (and squashed) observation."""
-    fourier_subset: float = 1.0
-    """Fourier features: probability that a feature depends on a component of the observation."""
-    squash_inputs: float = 0.0
-    """Replace each scaled component z of an array observation by asinh(squash_inputs * z), so that small values are
-    resolved more finely than large ones; 0: no change."""
+    """Fourier features: distance over which they vary, in units of the scaled (or squashed) observation."""
+    fourier_grouped: float = 0.0
+    """Fourier features: share of them that depend on one group of components alone (as the environment groups them: the
+    pole, the cart)."""
+    squash_inputs: bool = False
+    """Replace components x of an array observation by asinh(x / knee) where the environment has a knee for them, so
+    that small values are resolved more finely than large ones."""
     learning_rate: float = 2e-3
     """Learning rate of the optimizer."""
     clip: float | None = None
@@ -104,15 +105,13 @@ class GradientSettings(Settings):
             raise ValueError(f"widths={self.widths} must be whole numbers of at least 1; pass for example 50,50")
         for name in ("batch_size", "capacity", "target_period", "n_step"):
             positive_int(name, getattr(self, name))
-        for name in ("priority", "importance", "squash_inputs"):
+        for name in ("priority", "importance"):
             non_negative(name, getattr(self, name))
         if self.fourier_features != 0:
             positive_int("fourier_features", self.fourier_features)
         positive("fourier_lengthscale", self.fourier_lengthscale)
-        if not 0 < self.fourier_subset <= 1:
-            raise ValueError(
-                f"fourier_subset={self.fourier_subset} must be above 0 and at most 1; pass 1 for all components"
-            )
+        if not 0 <= self.fourier_grouped <= 1:
+            raise ValueError(f"fourier_grouped={self.fourier_grouped} must be between 0 and 1; pass for example 0.5")
         if not self.lowest < self.highest:
             raise ValueError(f"lowest={self.lowest} must be below highest={self.highest}; widen the atoms' range")
 

@@ -14,6 +14,8 @@ Optional members:
 - `action_bound`: actions are arrays of `num_actions` numbers between minus and plus this bound.
 - `input_scale`: factors that scale each component of an observation to about one. (The spaces of gymnax provide these
   three.)
+- `input_groups`: components of an observation that belong together, as tuples of indices; `input_knees`: the magnitude
+  of each component above which differences matter less, 0 for none. Both serve agents with Fourier features.
 - `horizon`: maximum number of steps of an episode.
 - `params(key)`: draws the parameters of the environment.
 - `info["steps"]`: environment steps taken, if more than one (see `Held`).
@@ -118,6 +120,30 @@ def input_scale(env: Any) -> tuple[float, ...]:
     if not hasattr(space, "low") or len(space.shape) != 1:
         return ()
     return scale_of_bounds(*(np.broadcast_to(bound, space.shape) for bound in (space.low, space.high)))
+
+
+def input_groups(env: Any) -> tuple[tuple[int, ...], ...]:
+    """Return the components of an observation that belong together.
+
+    Args:
+        env: An environment, compiled or a vector of environments.
+
+    Returns:
+        Groups of indices; empty if unknown.
+    """
+    return tuple(tuple(group) for group in getattr(env, "input_groups", ()))
+
+
+def input_knees(env: Any) -> tuple[float, ...]:
+    """Return the magnitude of each component of an observation above which differences matter less.
+
+    Args:
+        env: An environment, compiled or a vector of environments.
+
+    Returns:
+        One magnitude per component, 0 for none; empty if unknown.
+    """
+    return tuple(getattr(env, "input_knees", ()))
 
 
 def _space(env: Any, name: str) -> Any:

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from priorax.convnets import SMALL_NET, least_side
-from priorax.envs.base import action_bound, input_scale, num_states
+from priorax.envs.base import action_bound, input_groups, input_knees, input_scale, num_states
 
 SMALLEST_PICTURE = least_side(SMALL_NET)
 """Minimum height and width in pixels for convolutions. Smaller byte arrays, such as MiniGrid's, are treated as vectors.
@@ -90,6 +90,10 @@ class TaskSpec:
     """Shape of one observation, as the networks see it; None if observations are pytrees, or the shape is unknown."""
     optimal_values: Any = dataclasses.field(default=None, compare=False)
     """Optimal values [state, action], if the environment provides them and the agent's settings require them."""
+    input_groups: tuple[tuple[int, ...], ...] = ()
+    """Components of an observation that belong together, by index; empty if unknown."""
+    input_knees: tuple[float, ...] = ()
+    """Magnitude of each component above which differences matter less, 0 for none; empty if unknown."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +114,10 @@ class Interface:
     """Factors that scale each component of an observation to about one."""
     horizon: int | None = None
     """Maximum number of steps of an episode, if known."""
+    input_groups: tuple[tuple[int, ...], ...] = ()
+    """Components of an observation that belong together, by index."""
+    input_knees: tuple[float, ...] = ()
+    """Magnitude of each component above which differences matter less, 0 for none."""
 
     def batch(self, obs: Any) -> tuple[np.ndarray, bool]:
         """Convert observations to a batch, as the networks see them.
@@ -139,7 +147,15 @@ class Interface:
         """
         shape = tuple(self.sight.frame_shape)
         return TaskSpec(
-            self.num_actions, self.num_states, self.input_scale, self.bound, self.horizon, shape, optimal_values
+            self.num_actions,
+            self.num_states,
+            self.input_scale,
+            self.bound,
+            self.horizon,
+            shape,
+            optimal_values,
+            self.input_groups,
+            self.input_knees,
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -161,7 +177,9 @@ class Interface:
             KeyError: If a field is missing.
         """
         sight = {**found["sight"], **{name: tuple(found["sight"][name]) for name in ("shape", "frame_shape")}}
-        return cls(**{**found, "sight": Sight(**sight), "input_scale": tuple(found["input_scale"])})
+        groups = tuple(tuple(group) for group in found.get("input_groups", ()))
+        numbers = {name: tuple(found.get(name, ())) for name in ("input_scale", "input_knees")}
+        return cls(**{**found, **numbers, "sight": Sight(**sight), "input_groups": groups})
 
 
 def interface_of(world: Any) -> Interface:
@@ -180,6 +198,8 @@ def interface_of(world: Any) -> Interface:
         getattr(world, "first_action", 0),
         num_states=getattr(world, "num_states", None),
         input_scale=tuple(getattr(world, "input_scale", ())),
+        input_groups=input_groups(world),
+        input_knees=input_knees(world),
     )
 
 
@@ -203,6 +223,8 @@ def interface_of_environment(env: Any, params: Any) -> Interface | None:
         num_states=num_states(env),
         input_scale=tuple(input_scale(env)),
         horizon=getattr(env, "horizon", None),
+        input_groups=input_groups(env),
+        input_knees=input_knees(env),
     )
 
 

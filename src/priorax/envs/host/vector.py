@@ -107,7 +107,7 @@ class CompiledWorld:
     """Frames per observation."""
 
     def __init__(self, env: Any, num_envs: int, params: Any = None) -> None:
-        from priorax.envs.base import action_bound, input_scale, num_states
+        from priorax.envs.base import action_bound, input_groups, input_knees, input_scale, num_states
 
         if action_bound(env) is not None:
             raise ValueError(
@@ -128,6 +128,8 @@ class CompiledWorld:
         self.frame_dtype = np.dtype(seen.dtype)
         self.num_states: int | None = num_states(env)
         self.input_scale: tuple[float, ...] = input_scale(env)
+        self.input_groups: tuple[tuple[int, ...], ...] = input_groups(env)
+        self.input_knees: tuple[float, ...] = input_knees(env)
         self._key: PRNGKeyArray | None = None
         self._places = np.arange(self.num_envs)
         self._time = 0

@@ -53,6 +53,16 @@ class BsuiteCartpole:
         return (3.0, 1.2, 1.0, 1.0, 0.2, 1.0, 1.0, 1.0)
 
     @property
+    def input_groups(self) -> tuple[tuple[int, ...], ...]:
+        """The cart, and the pole."""
+        return (0, 1, 6), (2, 3, 4, 7)
+
+    @property
+    def input_knees(self) -> tuple[float, ...]:
+        """0.3 m, 1 m/s, 1 rad/s, as in `CartpoleSwingup`."""
+        return (0.3 / EDGE, 1 / EDGE, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0)
+
+    @property
     def horizon(self) -> int:
         return STEPS
 

@@ -82,6 +82,16 @@ class CartpoleSwingup:
         return (1.0, 1.0, 0.2, 1.0, 0.4)
 
     @property
+    def input_groups(self) -> tuple[tuple[int, ...], ...]:
+        """The pole, and the cart."""
+        return (0, 1, 2), (3, 4)
+
+    @property
+    def input_knees(self) -> tuple[float, ...]:
+        """1 rad/s, 0.3 m, 1 m/s."""
+        return (0.0, 0.0, 1.0, 0.3, 1.0)
+
+    @property
     def horizon(self) -> int:
         return self.steps
 
