@@ -96,6 +96,6 @@ def test_it_is_refused_where_untouched_rows_have_a_gradient():
             Ensemble(**settings, sparse_rows="own")
 
 
-def test_it_is_refused_where_rows_without_gradient_would_move_ever_faster():
+def test_it_is_refused_where_rows_without_gradient_would_move_by_growing_steps():
     with pytest.raises(ValueError, match=r"b1=0\.9 is too large for b2=0\.5.*raise b2"):
         Ensemble(network=Table(3), optimizer=Adam(b2=0.5), sparse_rows="own")
