@@ -177,8 +177,8 @@ def check_sparse(network: Network, optimizer: Optimizer, l2: Any, used: str, rem
         )
     if optimizer.b1**2 >= optimizer.b2:
         raise ValueError(
-            f"b1={optimizer.b1} does not go with b2={optimizer.b2} and {used}: rows outside a batch would move ever "
-            f"faster; raise b2 above b1**2, or use {remedy}"
+            f"b1={optimizer.b1} is too large for b2={optimizer.b2} and {used}: rows outside a batch would move by "
+            f"growing steps; raise b2 above b1**2, or use {remedy}"
         )
 
 
