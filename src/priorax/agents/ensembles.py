@@ -5,13 +5,13 @@ from typing import Any
 
 from priorax.agents.q_learner import QLearner
 from priorax.agents.q_networks import (
-    code_of,
     head_of,
     network_of,
     optimizer_of,
+    prior_network_of,
     prior_scale_of,
     q_learner,
-    scale_of,
+    touches_all_rows,
 )
 from priorax.agents.registry import AgentSpec
 from priorax.agents.settings import EnsembleSettings
@@ -29,7 +29,7 @@ from priorax.beliefs import (
 )
 from priorax.convnets import NATURE, SMALL_NET, Convnet
 from priorax.envs.interface import TaskSpec
-from priorax.networks import MLP, Dueling, Network, Table
+from priorax.networks import Dueling, Network, Table
 from priorax.priors import Around, Linear, Tabulated
 
 
@@ -68,14 +68,7 @@ def _ensemble(settings: EnsembleSettings, task: TaskSpec) -> Ensemble:
     network = (
         _dueling(settings, _convolved(settings), head_of(settings).size) if own_torso else network_of(settings, task)
     )
-    dense = (
-        settings.l2 > 0
-        or settings.target_period > 1
-        or settings.target_rate < 1
-        or settings.clip is not None
-        or settings.priority > 0
-    )
-    sparse = task.num_states is not None and not dense
+    sparse = task.num_states is not None and not (settings.l2 > 0 or touches_all_rows(settings))
     return Ensemble(
         settings.num_members,
         network=network,
@@ -113,8 +106,7 @@ def _prior(settings: EnsembleSettings, network: Network, task: TaskSpec) -> Netw
 def _prior_network(settings: EnsembleSettings, task: TaskSpec) -> Network:
     if settings.torso != "none" and not settings.shared_torso:
         return dataclasses.replace(_convolved(settings), bias_scale=settings.prior_bias)
-    gain = tuple(settings.prior_gain * each for each in scale_of(settings, task) or (1.0,) * (settings.prior_gain != 1))
-    return MLP(settings.widths, gain=gain or 1.0, bias_scale=settings.prior_bias, code=code_of(settings, task))
+    return prior_network_of(settings, task, settings.widths)
 
 
 def _dueling(settings: EnsembleSettings, network: Network, size: int, advantage: float = 1.0) -> Network:

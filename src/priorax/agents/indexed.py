@@ -4,12 +4,20 @@ import dataclasses
 from typing import Any
 
 from priorax.agents.q_learner import QLearner
-from priorax.agents.q_networks import code_of, head_of, network_of, optimizer_of, prior_scale_of, q_learner, scale_of
+from priorax.agents.q_networks import (
+    head_of,
+    network_of,
+    optimizer_of,
+    prior_network_of,
+    prior_scale_of,
+    q_learner,
+    touches_all_rows,
+)
 from priorax.agents.registry import AgentSpec
 from priorax.agents.settings import HypermodelSettings
 from priorax.beliefs import Hypermodel
 from priorax.envs.interface import TaskSpec
-from priorax.networks import MLP, Dueling, Network, Table
+from priorax.networks import Dueling, Network, Table
 from priorax.priors import Tabulated, UnitRows
 
 
@@ -26,7 +34,7 @@ def build(settings: HypermodelSettings, task: TaskSpec) -> QLearner:
     head, network = head_of(settings), network_of(settings, task)
     if isinstance(network, Dueling):
         network = dataclasses.replace(network, size=head.size * (settings.index_dim + 1))
-    dense = settings.target_period > 1 or settings.target_rate < 1 or settings.clip is not None or settings.priority > 0
+    sparse = task.num_states is not None and settings.optimizer == "adam" and not touches_all_rows(settings)
     belief = Hypermodel(
         settings.index_dim,
         settings.num_indices,
@@ -37,7 +45,7 @@ def build(settings: HypermodelSettings, task: TaskSpec) -> QLearner:
         head=head,
         num_outputs=task.num_actions,
         optimizer=optimizer_of(settings, task),
-        sparse_rows=task.num_states is not None and not dense and settings.optimizer == "adam",
+        sparse_rows=sparse,
     )
     return q_learner(settings, belief)
 
@@ -50,9 +58,7 @@ def _prior(settings: HypermodelSettings, task: TaskSpec) -> Network | None:
     if task.num_states is not None:
         features = Table(task.num_states, tuple(hidden))
         return Tabulated(UnitRows(features, last, settings.index_dim), task.num_states)
-    gain = tuple(settings.prior_gain * each for each in scale_of(settings, task) or (1.0,) * (settings.prior_gain != 1))
-    code = code_of(settings, task)
-    features = MLP(tuple(hidden), gain=gain or 1.0, bias_scale=settings.prior_bias, code=code)
+    features = prior_network_of(settings, task, tuple(hidden))
     prior = UnitRows(features, last, settings.index_dim)
     if not settings.dueling:
         return prior

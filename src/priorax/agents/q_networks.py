@@ -123,6 +123,33 @@ def network_of(settings: QSettings, task: TaskSpec) -> Network:
     return Dueling(network, head_of(settings).size) if settings.dueling else network
 
 
+def prior_network_of(settings: EnsembleSettings | HypermodelSettings, task: TaskSpec, widths: tuple[int, ...]) -> MLP:
+    """Create the random network of priors on array observations, with the code of the value network.
+
+    Args:
+        settings: Hyperparameters of the agent.
+        task: Description of the environment.
+        widths: Units of each hidden layer.
+
+    Returns:
+        The network.
+    """
+    gain = tuple(settings.prior_gain * each for each in scale_of(settings, task) or (1.0,) * (settings.prior_gain != 1))
+    return MLP(widths, gain=gain or 1.0, bias_scale=settings.prior_bias, code=code_of(settings, task))
+
+
+def touches_all_rows(settings: QSettings) -> bool:
+    """Return whether updates touch all rows of a table of states, so that its rows cannot be sparse.
+
+    Args:
+        settings: Hyperparameters of the agent.
+
+    Returns:
+        Whether there is a target network, gradient clipping or prioritised replay.
+    """
+    return settings.target_period > 1 or settings.target_rate < 1 or settings.clip is not None or settings.priority > 0
+
+
 def replay_of(
     settings: GradientSettings,
     num_streams: int = 1,
