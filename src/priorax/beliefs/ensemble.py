@@ -47,6 +47,8 @@ class Frozen(NamedTuple):
 FEW_ROWS = 32
 """Up to this batch size, shared inputs are copied for each member: the compiler would otherwise transpose all members'
 first layers into one matrix, which costs ten times as much as evaluating them on one input."""
+MANY_WEIGHTS = 5_000
+"""... if a member has at least this many weights: below it, products with copies cost more than the transposition."""
 
 
 class Ensemble(Belief):
@@ -215,7 +217,7 @@ class Ensemble(Belief):
         def member(frozen: Frozen, x: Any) -> Array:
             return jax.vmap(lambda row: self.prior_value(frozen, row))(x)
 
-        x, shared = self._copied_if_few(x, shared=True)
+        x, shared = self._copied_if_few(x, True, state.frozen.prior)
         axes = (0, None if shared else 0)
         return jax.vmap(member, in_axes=axes, axis_size=self.num_members)(state.frozen, x)
 
@@ -248,12 +250,14 @@ class Ensemble(Belief):
         def member(params: PyTree, frozen: Frozen, rows: Any, prior_rows: Array | None) -> Array:
             return jax.vmap(lambda row, p: self.output(params, frozen, row, p))(rows, prior_rows)
 
-        x, shared = self._copied_if_few(x, shared)
+        x, shared = self._copied_if_few(x, shared, state.params)
         return jax.vmap(member, in_axes=(0, 0, None if shared else 0, 0))(state.params, state.frozen, x, prior)
 
-    def _copied_if_few(self, x: Any, shared: bool) -> tuple[Any, bool]:
+    def _copied_if_few(self, x: Any, shared: bool, params: PyTree) -> tuple[Any, bool]:
         """Copy few shared inputs for each member (`FEW_ROWS`); return the inputs, and whether they are still shared."""
-        if not shared or jax.tree.leaves(x)[0].shape[0] > FEW_ROWS:
+        weights = sum(leaf.size for leaf in jax.tree.leaves(params)) // self.num_members
+        few = jax.tree.leaves(x)[0].shape[0] <= FEW_ROWS
+        if not shared or not few or weights < MANY_WEIGHTS or isinstance(self.network, Table):
             return x, shared
         return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (self.num_members, *leaf.shape)), x), False
 
