@@ -16,7 +16,7 @@ from priorax.agents.setting_values import hints
 from priorax.agents.settings import EnsembleSettings
 from priorax.names import AGENTS
 from priorax.replay import DeviceReplay, Stored, Transition
-from priorax.training.backends.loop import prepare, run_chunk, start
+from priorax.training.backends.loop import compiled_chunk, prepare, run_chunk, start
 from priorax.training.backends.scan import CHUNK
 from priorax.training.run_files import read_episodes
 
@@ -148,9 +148,9 @@ class TestEveryAgent:
 
     def test_is_compiled_once(self, agent):
         lived(agent, chunks=1)
-        before = run_chunk._cached._cache_size()
+        before = compiled_chunk._cached._cache_size()
         lived(agent, seed=2, scale=2.0, chunks=1)
-        assert run_chunk._cached._cache_size() == before
+        assert compiled_chunk._cached._cache_size() == before
 
     @pytest.mark.slow
     def test_goes_on_from_a_checkpoint_to_the_bit(self, agent, tmp_path):

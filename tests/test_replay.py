@@ -3,7 +3,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from priorax.agents import settings
 from priorax.replay import DeviceReplay, Replay, Stored, Transition
+from priorax.training.backends.loop import prepare
+from priorax.training.backends.scan import ScanBackend
 
 KEY = jax.random.key(0)
 
@@ -123,3 +126,20 @@ def test_a_new_transition_gets_the_highest_priority_so_far():
     buffer = replay.prioritise(filled(replay, 3), jnp.array([1]), jnp.array([9.0]))
     buffer = replay.add(buffer, Stored(transition(3)), KEY)
     np.testing.assert_allclose(buffer.priority[0].ravel()[:5], [1, 9.001, 1, 9.001, 0])
+
+
+def test_a_run_cut_inside_a_chunk_equals_one_in_small_chunks_when_replay_is_full():
+    """A chunk that goes too far is taken back, although its transitions had overwritten older ones."""
+
+    def run(chunk):
+        chosen = settings("bsp", num_members=2, capacity=50, batch_size=16, priority=0.6)
+        backend = ScanBackend(*prepare("bsp", chosen, "deep_sea", 6, 0), chunk=chunk)
+        done = False
+        while not done:
+            done = any(ended.step >= 90 for ended in backend.advance(None, lambda ended: ended.step >= 90))
+        return backend.live
+
+    long, short = run(1000), run(4)
+    assert int(long.step) == 90
+    for a, b in zip(jax.tree.leaves(long), jax.tree.leaves(short), strict=True):
+        np.testing.assert_array_equal(a, b)

@@ -102,7 +102,7 @@ class DeviceReplay:
         slot = buffer.time % settings.capacity
         data = jax.tree.map(lambda ring, leaf: ring.at[slot].set(leaf), buffer.data, self._kept(step))
         if settings.priority > 0:
-            buffer = buffer._replace(priority=sum_tree.write(jnp, buffer.priority, slot[None], buffer.highest[None]))
+            buffer = buffer._replace(priority=sum_tree.write_one(buffer.priority, slot, buffer.highest))
         if not settings.bootstraps:
             return buffer._replace(data=data, time=buffer.time + 1)
         mask = jax.random.bernoulli(key, settings.mask_prob, (settings.num_streams,))

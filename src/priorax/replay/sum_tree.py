@@ -5,6 +5,8 @@ With `xp` = `numpy` trees are changed in place; with `jax.numpy` functions retur
 
 from typing import Any
 
+import jax.numpy as jnp
+
 BRANCHES = 64
 """Branches per node."""
 
@@ -48,6 +50,29 @@ def write(xp: Any, levels: Levels, slots: Any, values: Any) -> Levels:
         changed.append(level)
         slots = slots // BRANCHES
         values = xp.sum(level[slots], axis=1)
+    return tuple(changed)
+
+
+def write_one(levels: Levels, slot: Any, value: Any) -> Levels:
+    """Set the value of ONE slot of a JAX tree, and update all sums above it, without a copy in a compiled loop.
+
+    Each level's row is read before it is written, and the position of the write is made to depend on the row's sum, so
+    that the compiler can change the level in place.
+
+    Args:
+        levels: The tree.
+        slot: Index of the slot.
+        value: Its new value, not negative.
+
+    Returns:
+        The updated tree.
+    """
+    changed = []
+    for level in levels:
+        node, branch = slot // BRANCHES, slot % BRANCHES
+        row = jnp.where(jnp.arange(BRANCHES) == branch, value, level[node])
+        slot, value = node, jnp.sum(row)
+        changed.append(level.at[jnp.where(value < 0, 0, node)].set(row))
     return tuple(changed)
 
 

@@ -269,11 +269,11 @@ def learn_once(agent: Agent, state: Any, buffer: Buffer, key: PRNGKeyArray) -> t
     return state, buffer, info
 
 
-@eqx.filter_jit
 def run_chunk(
     loop: Loop, key: PRNGKeyArray, params: Any, live: Live, size: int, length: Int[Array, ""] | None = None
 ) -> tuple[Live, Steps]:
-    """Run a number of steps in one compiled call.
+    """Run a number of steps in one compiled call. The transitions in replay are changed in place: those of `live` must
+    not be used afterwards.
 
     Args:
         loop: Agent and environment.
@@ -286,6 +286,24 @@ def run_chunk(
     Returns:
         The new state of the run, and the results of each step; entries beyond `length` are zero.
     """
+    light, transitions = without_transitions(live)
+    return compiled_chunk((loop, key, params, light, length), transitions, size)
+
+
+@eqx.filter_jit(donate="all-except-first")
+def compiled_chunk(kept: tuple[Any, ...], transitions: PyTree, size: int) -> tuple[Live, Steps]:
+    """Run a number of steps; `run_chunk` has the arguments by name.
+
+    Args:
+        kept: Agent and environment, PRNG key, parameters, the state of the run without transitions, number of steps.
+        transitions: The transitions in replay, whose memory is used for the result.
+        size: Maximum number of steps.
+
+    Returns:
+        The new state of the run, and the results of each step.
+    """
+    loop, key, params, light, length = kept
+    live = with_transitions(light, transitions)
     shapes = jax.eval_shape(lambda live: loop.step(key, params, live)[1], live)
     room = jax.tree.map(lambda leaf: jnp.zeros((size, *leaf.shape), leaf.dtype), shapes)
 
@@ -295,6 +313,32 @@ def run_chunk(
         return live, jax.tree.map(lambda ring, value: ring.at[i].set(value), steps, step)
 
     return jax.lax.fori_loop(0, size if length is None else length, body, (live, room))
+
+
+def without_transitions(live: Live) -> tuple[Live, Any]:
+    """Split the state of a run into a small part and the transitions in replay.
+
+    Args:
+        live: State of the run.
+
+    Returns:
+        The state without transitions, and the transitions; empty for an agent without replay.
+    """
+    replay: Any = live.replay
+    return (live._replace(replay=replay._replace(data=())), replay.data) if replay else (live, ())
+
+
+def with_transitions(light: Live, transitions: PyTree) -> Live:
+    """Put the transitions back, the inverse of `without_transitions`.
+
+    Args:
+        light: The state without transitions.
+        transitions: The transitions.
+
+    Returns:
+        The state of the run.
+    """
+    return light._replace(replay=light.replay._replace(data=transitions)) if light.replay else light
 
 
 @eqx.filter_jit

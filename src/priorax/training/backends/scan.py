@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from priorax.agents import check_members_differ, nearby
 from priorax.agents.deploy import Values, best
@@ -19,7 +19,15 @@ from priorax.envs.interface import Interface, interface_of_environment
 from priorax.fitting import NonFiniteLoss
 from priorax.replay import Buffer, sum_tree
 from priorax.storage import restore_tree, tree_arrays
-from priorax.training.backends.loop import Live, Loop, Steps, run_chunk, start
+from priorax.training.backends.loop import (
+    Live,
+    Loop,
+    Steps,
+    run_chunk,
+    start,
+    with_transitions,
+    without_transitions,
+)
 from priorax.training.checkpoint import Checkpoints
 from priorax.training.records import Arrays, Ended, Inserted, ReplayFacts, Snapshot
 
@@ -101,25 +109,39 @@ class ScanBackend:
             NonFinite: If a reward, an observation or the loss is NaN or infinite.
         """
         length = self.chunk if limit is None else min(limit, self.chunk)
-        live, steps = self._run(length)
+        steps, rewind = self._run(length)
         losses = self._last_losses(steps, length)
         ended, rest = self._ended(steps, length, losses)
         for i, episode in enumerate(ended):
             if last(episode):
                 if episode.step < self.steps + length:  # run again up to this episode's end, for the agent at that time
-                    length = episode.step - self.steps
-                    live, rest = self._run(length)[0], (0.0, 0)
+                    length, rest = episode.step - self.steps, (0.0, 0)
+                    rewind()
+                    self._run(length)
                 ended = ended[: i + 1]
                 break
         self.loss = losses[length - 1]
-        self.live, self.steps, (self.total, self.length) = live, self.steps + length, rest
+        self.steps, (self.total, self.length) = self.steps + length, rest
         return ended
 
-    def _run(self, length: int) -> tuple[Live, Steps]:
-        live, steps = run_chunk(self.loop, self.key, self.params, self.live, self.chunk, jnp.asarray(length))
+    def _run(self, length: int) -> tuple[Steps, Callable[[], None]]:
+        """Run a number of steps; return their results, and a function that restores the state before them.
+
+        Transitions are written in place, so that those that these steps may overwrite are kept aside.
+        """
+        before, overwritten = self.live, _next_slots(self.live, self.chunk)
+
+        def rewind() -> None:
+            self.live = _written_back(before, self.live, overwritten)
+
+        self.live, steps = run_chunk(self.loop, self.key, self.params, self.live, self.chunk, jnp.asarray(length))
         steps = jax.tree.map(np.asarray, steps)
-        self._refuse_non_finite(steps)
-        return live, steps
+        try:
+            self._refuse_non_finite(steps)
+        except NonFinite:
+            rewind()
+            raise
+        return steps, rewind
 
     def _ended(self, steps: Steps, length: int, losses: list[float | None]) -> tuple[list[Ended], tuple[float, int]]:
         """Collect the finished episodes, and the return and length of the episode in progress."""
@@ -250,6 +272,27 @@ class ScanBackend:
                 own[k, np.arange(inserted - len(mine), inserted) % settings.capacity] = mine
         filled = jax.tree.map(jnp.asarray, (data, mask, own))
         return light._replace(data=filled[0], mask=filled[1], own=filled[2])
+
+
+@eqx.filter_jit
+def _next_slots(live: Live, count: int) -> PyTree:
+    """Copy the transitions in the slots that the next insertions overwrite."""
+    transitions = without_transitions(live)[1]
+    return jax.tree.map(lambda ring: ring[_slots(live, ring, count)], transitions)
+
+
+def _written_back(before: Live, after: Live, overwritten: PyTree) -> Live:
+    """Restore the state before a chunk, whose transitions were changed in place to those after it."""
+    light, transitions = without_transitions(before)[0], without_transitions(after)[1]
+
+    def restored(ring: Array, old: Array) -> Array:
+        return ring.at[_slots(before, ring, len(old))].set(old)
+
+    return with_transitions(light, jax.tree.map(restored, transitions, overwritten))
+
+
+def _slots(live: Live, ring: Array, count: int) -> Array:
+    return (live.replay.time + jnp.arange(count)) % len(ring)
 
 
 def _light(live: Any) -> Any:
