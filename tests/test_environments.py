@@ -43,7 +43,8 @@ OTHERS = {
     "bsuite:deep_sea/3": (True, "tuned"),
     "bsuite:catch/0": (True, "gymnasium"),
     "Probes": (False, "tuned"),
-    "OwnCartPole": (False, "swingup"),
+    "CartpoleSwingup": (False, "swingup"),
+    "OwnCartPole": (False, "gymnasium"),
 }
 """Of libraries; and classes of objects, which have no name."""
 

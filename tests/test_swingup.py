@@ -8,7 +8,8 @@ from priorax import train
 from priorax.analysis.record import load, record_in_mujoco
 from priorax.cli import main
 from priorax.envs.host.control import ControlCartpole
-from priorax.experiments import bsuite_swingup, figure5, figure11, reproduce, swingup
+from priorax.experiments import bsuite_swingup, figure5, figure11, reproduce, swingup, swingup_grid
+from priorax.experiments.search import words
 from priorax.report.rows import read_rows
 
 SMALL = {"num_members": 3, "widths": (8,), "batch_size": 8, "capacity": 2000, "hold": 10}
@@ -30,14 +31,17 @@ def test_rows_say_what_came_and_why(small_run):
     assert small_run.steps == 2_000, "in actions"
     assert rows[0]["spread_at_top"] > 0, "members disagree"
     assert rows[1]["cells"] >= rows[0]["cells"] > 1
-    assert rows[1]["rewarded_share"] == 0
+    assert rows[1]["rewarded"] == 0
+    assert rows[0]["greedy"] <= 0, "nobody balances after 20 episodes"
 
 
 @pytest.mark.slow
 def test_diagnostics_know_a_rewarded_state_when_they_see_one():
     """Balancing from the start: the pole is up for a while, and the smooth reward is paid."""
     item = swingup.swingup_task("bsp", "bsp", 0, 2, "cartpole_balance", **SMALL)
-    assert train(**item.arguments).probes[0]["rewarded_share"] > 0.5
+    probe = train(**item.arguments).probes[-1]
+    assert probe["rewarded"] > 0.5 * 2 * 100
+    assert probe["greedy"] > 0
 
 
 @pytest.mark.parametrize("module", [figure5, figure11])
@@ -53,8 +57,8 @@ def test_curves_are_drawn_from_rows_and_each_run_is_run_once(module, tmp_path, m
     result = reproduce(name, "quick", tmp_path)
     assert len(result.rows) == 2
     assert {path.suffix for path in result.paths} == {".csv", ".png", ".svg"}
-    both = np.mean([row["mean_return"] for row in result.rows])
-    assert result.summary[1][-2:] == ("never", f"{both:.0f}")
+    last = f"{result.rows[-1]['greedy']:.0f}"
+    assert result.summary[1][-4:] == ("never", "never", last, last)
     said = []
     reproduce(name, "quick", tmp_path, report=lambda share, what: said.append(what))
     assert len(said) == 1, "nothing is run again"
@@ -126,3 +130,27 @@ def test_watching_says_what_it_cannot_do(tmp_path, capsys):
 def test_agents_and_environments_must_agree_on_the_kind_of_action():
     with pytest.raises(ValueError, match="has no version with continuous actions"):
         train("d4pg", "deep_sea", episodes=1)
+
+
+def test_the_equal_search_gives_every_agent_twelve_settings_and_chooses_by_one_rule():
+    for agent, settings in swingup_grid.GRIDS.items():
+        assert len({words(changes) for changes in settings}) == 12, agent
+    first, second = swingup_grid.GRIDS["bs"][:2]
+
+    def row(changes, greedy, rewarded):
+        return {"name": "bs", "changes": words(changes), "episode": 1000, "greedy": greedy, "rewarded": rewarded}
+
+    assert swingup_grid.best([row(first, -5.0, 3), row(second, -40.0, 4)], "bs") == second, "more reward found"
+    assert swingup_grid.best([row(first, 400.0, 3), row(second, -40.0, 4)], "bs") == first, "one has learned"
+    assert swingup_grid.figure([row(first, 400.0, 3)]).axes
+
+
+def test_full_figure_5_leaves_out_agents_without_chosen_settings(monkeypatch):
+    def agents():
+        tasks = [item for ladder in figure5.ladders("full") for level in ladder for item in level]
+        return {item.name for item in tasks}
+
+    monkeypatch.setattr(swingup_grid, "CHOSEN", {})
+    assert agents() == {"bsp", "bsp plain"}
+    monkeypatch.setattr(swingup_grid, "CHOSEN", {agent: {"n_step": 5} for agent in swingup_grid.GRIDS})
+    assert agents() == {"bsp", "bsp plain", "bs", "eps_greedy", "d4pg"}

@@ -80,6 +80,7 @@ EXPERIMENTS = (
     "ablation",
     "bsuite",
     "bsuite_swingup",
+    "swingup_grid",
     "bandits",
     "pixels",
     "gymnasium",

@@ -11,8 +11,10 @@ minibatches per member, learning at episode ends only, target period 1. The pape
 0.99, two hidden layers, replay of 100,000 transitions, one update per episode.
 
 `swingup` is for cartpole swing-up; results/README.md has the hyperparameter search. Actions are repeated for 0.04 s, so
-that a discount of 0.98 has a horizon of two seconds; the prior network has random biases and an input gain of three,
-since with a smoother prior, what is learned at rest generalises to the upright position; replay is prioritized.
+that a discount of 0.98 has a horizon of two seconds. Members and priors see 256 random Fourier features of the
+observation beside it, most of them of the pole or the cart alone, with velocities and position squashed: with a smooth
+prior on the plain observation, what is learned at rest generalises to the upright position, and the uncertainty that
+should lead there is gone; a ReLU prior is also largest at high speeds. Replay is prioritized and keeps everything.
 
 `apex` is Horgan et al. 2018 as published, with ten heads on one torso: 19 updates of batch size 512 per second with
 12,500 actions, which is about one update per 640 actions. `small` is the same agent for two cores: the network of Mnih
@@ -49,13 +51,17 @@ PAPER = {
     "learn_every": 0,
 }
 SWINGUP = {
+    "num_members": 10,
     "widths": (50, 50),
+    "fourier_features": 256,
+    "fourier_lengthscale": 0.5,
+    "fourier_grouped": 0.6,
+    "squash_inputs": True,
     "learning_rate": 3e-3,
     "batch_size": 128,
-    "capacity": 250_000,
+    "capacity": 1_000_000,
     "priority": 0.6,
-    "prior_scale": 15.0,
-    "prior_gain": 3.0,
+    "prior_scale": 9.0,
     "prior_bias": 1.0,
     "discount": 0.98,
     "target_period": 10,
@@ -63,6 +69,7 @@ SWINGUP = {
     "n_step": 3,
     "clip": 10.0,
     "hold": 4,
+    "learn_every": 4,
     "lowest": -20.0,
     "highest": 200.0,
 }

@@ -62,10 +62,15 @@ def scale_of(settings: GradientSettings, task: TaskSpec) -> tuple[float, ...]:
 
     Returns:
         One factor per component; empty: no scaling.
+
+    Raises:
+        ValueError: If observations are to be squashed, and the environment does not say where.
     """
     scale = tuple(task.input_scale) if settings.scale_inputs else ()
     if not settings.squash_inputs:
         return scale
+    if not task.input_knees:
+        raise ValueError("squash_inputs=True needs an environment with `input_knees`; pass squash_inputs=False")
     plain = scale or (1.0,) * len(task.input_knees)
     return tuple(1 / knee if knee > 0 else factor for knee, factor in zip(task.input_knees, plain, strict=True))
 
@@ -90,8 +95,6 @@ def code_of(settings: GradientSettings, task: TaskSpec) -> FourierCode | None:
             f"fourier_features={settings.fourier_features} and squash_inputs={settings.squash_inputs} need array "
             "observations, and this environment has state indices; pass 0 and False"
         )
-    if settings.squash_inputs and not task.input_knees:
-        raise ValueError("squash_inputs=True needs an environment with `input_knees`; pass squash_inputs=False")
     if settings.fourier_grouped > 0 and not task.input_groups:
         raise ValueError(
             f"fourier_grouped={settings.fourier_grouped} needs an environment with `input_groups`; pass "

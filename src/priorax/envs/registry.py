@@ -132,6 +132,10 @@ def _plugin(point: EntryPoint) -> EnvironmentSpec:
     return EnvironmentSpec(point.name, found)
 
 
+SWINGUP_CLASSES = ("CartpoleSwingup", "BsuiteCartpole")
+"""Classes of built-in environments whose objects get the preset `swingup`."""
+
+
 def preset_for(env: str) -> str:
     """Get the default preset of hyperparameters for an environment.
 
@@ -143,7 +147,9 @@ def preset_for(env: str) -> str:
     """
     spec = known_environment(env)
     if spec is None:
-        return "swingup" if "cartpole" in env.lower() else "tuned"
+        if env in SWINGUP_CLASSES:
+            return "swingup"
+        return "gymnasium" if "cartpole" in env.lower() else "tuned"
     if spec.preset is not None:
         return spec.preset
     if spec.is_compiled:

@@ -24,25 +24,33 @@ SIZES = {"quick": (5, 8), "full": (5, 8, 10, 12, 15, 20)}
 MOST_EPISODES = {"quick": 300, "full": 3000}
 
 
-def _grid(**axes: tuple[Any, ...]) -> list[Changes]:
+def grid(**axes: tuple[Any, ...]) -> list[Changes]:
+    """List all combinations of values.
+
+    Args:
+        **axes: Values of each setting.
+
+    Returns:
+        The settings.
+    """
     return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
 
 
 GRIDS: dict[str, list[Changes]] = {
-    "bsp": _grid(prior_scale=(3.0, 10.0, 30.0), learning_rate=(1e-3, 2e-3), mask_prob=(0.5, 1.0)),
-    "bsr": _grid(l2=(0.01, 0.1, 1.0), learning_rate=(1e-3, 2e-3), mask_prob=(0.5, 1.0)),
-    "bs": _grid(learning_rate=(5e-4, 1e-3, 2e-3), mask_prob=(0.5, 0.75), target_period=(1, 4)),
-    "ensemble": _grid(learning_rate=(3e-4, 5e-4, 1e-3, 2e-3, 4e-3, 8e-3), target_period=(1, 4)),
-    "eps_greedy": _grid(epsilon=(0.05, 0.1, 0.3, 1.0), learning_rate=(5e-4, 1e-3, 2e-3)),
-    "ucb": _grid(bonus_scale=(0.01, 0.1, 1.0), bonus_at=("insertion", "learning"), epsilon=(0.1, None)),
-    "noisy": _grid(initial_std=(0.5, 1.0, 2.0, 5.0, 10.0, 20.0), draw_each_step=(True, False)),
-    "dropout": _grid(p_keep=(0.1, 0.5, 0.8), draw_each_step=(True, False), widths=((50, 50), (200, 200))),
-    "bbb": _grid(kl_weight=(0.001, 0.01, 0.1, 1.0), prior_std=(0.3, 1.0, 3.0)),
-    "c51": _grid(epsilon=(0.1, 0.3, 1.0), learning_rate=(5e-4, 1e-3, 2e-3, 4e-3)),
-    "qr": _grid(epsilon=(0.1, 0.3, 1.0), learning_rate=(5e-4, 1e-3, 2e-3, 4e-3)),
-    "rlsvi": _grid(noise_std=(0.01, 0.03, 0.1, 0.3), prior_std=(0.3, 1.0, 3.0)),
-    "psrl": _grid(noise_std=(0.01, 0.03, 0.1), concentration=(0.01, 0.03, 0.1, 1.0)),
-    "ucrl": _grid(confidence=(1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.02, 0.05, 0.1, 0.3, 1.0, 3.0)),
+    "bsp": grid(prior_scale=(3.0, 10.0, 30.0), learning_rate=(1e-3, 2e-3), mask_prob=(0.5, 1.0)),
+    "bsr": grid(l2=(0.01, 0.1, 1.0), learning_rate=(1e-3, 2e-3), mask_prob=(0.5, 1.0)),
+    "bs": grid(learning_rate=(5e-4, 1e-3, 2e-3), mask_prob=(0.5, 0.75), target_period=(1, 4)),
+    "ensemble": grid(learning_rate=(3e-4, 5e-4, 1e-3, 2e-3, 4e-3, 8e-3), target_period=(1, 4)),
+    "eps_greedy": grid(epsilon=(0.05, 0.1, 0.3, 1.0), learning_rate=(5e-4, 1e-3, 2e-3)),
+    "ucb": grid(bonus_scale=(0.01, 0.1, 1.0), bonus_at=("insertion", "learning"), epsilon=(0.1, None)),
+    "noisy": grid(initial_std=(0.5, 1.0, 2.0, 5.0, 10.0, 20.0), draw_each_step=(True, False)),
+    "dropout": grid(p_keep=(0.1, 0.5, 0.8), draw_each_step=(True, False), widths=((50, 50), (200, 200))),
+    "bbb": grid(kl_weight=(0.001, 0.01, 0.1, 1.0), prior_std=(0.3, 1.0, 3.0)),
+    "c51": grid(epsilon=(0.1, 0.3, 1.0), learning_rate=(5e-4, 1e-3, 2e-3, 4e-3)),
+    "qr": grid(epsilon=(0.1, 0.3, 1.0), learning_rate=(5e-4, 1e-3, 2e-3, 4e-3)),
+    "rlsvi": grid(noise_std=(0.01, 0.03, 0.1, 0.3), prior_std=(0.3, 1.0, 3.0)),
+    "psrl": grid(noise_std=(0.01, 0.03, 0.1), concentration=(0.01, 0.03, 0.1, 1.0)),
+    "ucrl": grid(confidence=(1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.02, 0.05, 0.1, 0.3, 1.0, 3.0)),
 }
 """Twelve settings of each method. Epsilon is annealed to zero over 2,000 episodes, as in the paper."""
 CHOSEN: dict[str, Changes] = {}

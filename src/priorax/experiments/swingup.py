@@ -17,6 +17,12 @@ from priorax.training.records import Result
 
 BLOCK = 10
 """Episodes per row."""
+EVALUATE_EVERY = 50
+"""Episodes between evaluations of the deployed policy."""
+EVALUATIONS = 10
+"""Episodes of each evaluation."""
+LEARNED = 300.0
+"""Return of the deployed policy above which a run counts as learned; 1,000 is the highest conceivable."""
 CELL = np.array([0.4, 1.5, 0.3, 0.75])
 """Resolution of angle, angular velocity, cart position and velocity at which states count as distinct."""
 
@@ -25,12 +31,15 @@ class Diagnostics:
     """Diagnostics of a run.
 
     The value of hanging at rest and of balancing, the members' disagreement there, the number of distinct states
-    reached, and the fraction of replay that is rewarded.
+    reached, the number of rewarded decisions so far, and the mean return of the deployed policy, without exploration.
     """
 
     def __init__(self) -> None:
         self.cells: set[bytes] = set()
         self.looked_at = 0
+        self.rewarded = 0
+        self.evaluated = -1
+        self.greedy = np.nan
 
     def __call__(self, backend: ScanBackend) -> dict[str, float]:
         buffer = backend.live.replay
@@ -41,6 +50,11 @@ class Diagnostics:
         obs = np.asarray(stored.next_obs[slots], float)
         place = np.stack([np.arctan2(obs[:, 1], obs[:, 0]), obs[:, 2], obs[:, 3], obs[:, 4]], axis=1)
         self.cells.update(row.tobytes() for row in np.floor(place / CELL).astype(np.int16))
+        self.rewarded += int(jnp.sum(stored.reward[slots] > 0))
+        episodes = int(backend.live.episodes)
+        if episodes // EVALUATE_EVERY > self.evaluated:
+            self.evaluated = episodes // EVALUATE_EVERY
+            self.greedy = float(np.mean(backend.evaluate(EVALUATIONS, "mean", episodes)))
         values = np.asarray(_values(backend.agent, backend.state))
         (rest, top), (rest_spread, top_spread) = values.mean(axis=0), values.std(axis=0)
         return {
@@ -49,7 +63,8 @@ class Diagnostics:
             "value_at_top": float(top),
             "spread_at_top": float(top_spread),
             "cells": len(self.cells),
-            "rewarded_share": float(jnp.sum(stored.reward > 0)) / max(min(time, capacity), 1),
+            "rewarded": self.rewarded,
+            "greedy": self.greedy,
         }
 
 
@@ -109,40 +124,40 @@ def outcome(result: Result) -> list[dict[str, Any]]:
     return rows
 
 
-def learning_curves(axis: Axes, rows: list[Row], looks: dict[str, tuple[str, str]], until: int | None = None) -> None:
-    """Plot the mean return against episodes, one line for each seed of each agent.
+def learning_curves(
+    axis: Axes, rows: list[Row], looks: dict[str, tuple[str, str]], until: int | None = None, measure: str = "greedy"
+) -> None:
+    """Plot returns against episodes, one line for each seed of each agent.
 
     Args:
         axis: The axes to draw on.
         rows: Rows of the experiment.
         looks: Label and colour by name.
         until: Last episode to plot.
+        measure: greedy: of the deployed policy, in separate episodes; mean_return: of the episodes while learning.
     """
     for name, (label, color) in looks.items():
         for i, seed in enumerate(sorted({row["seed"] for row in where(rows, name=name)})):
             mine = [row for row in where(rows, name=name, seed=seed) if until is None or row["episode"] <= until]
             words = label if i == 0 else None
-            axis.plot(
-                column(mine, "episode"), column(mine, "mean_return"), color=color, lw=1.3, alpha=0.85, label=words
-            )
+            axis.plot(column(mine, "episode"), column(mine, measure), color=color, lw=1.3, alpha=0.85, label=words)
     axis.axhline(0, color="k", lw=0.6, ls=":")
-    axis.set(xlabel="episode", ylabel=f"return, mean of {BLOCK} episodes")
+    of = f"deployed policy, mean of {EVALUATIONS}" if measure == "greedy" else f"while learning, mean of {BLOCK}"
+    axis.set(xlabel="episode", ylabel=f"return ({of} episodes)")
 
 
-def last_returns(rows: list[Row], name: str, episodes: int = 50) -> dict[int, float]:
-    """Return the mean return of the last episodes for each seed.
+def final_returns(rows: list[Row], name: str) -> dict[int, float]:
+    """Return the mean return of the deployed policy at the end of each run, without exploration.
 
     Args:
         rows: Rows of the experiment.
         name: Name of the agent.
-        episodes: Number of episodes to average over.
 
     Returns:
-        The mean return by seed.
+        The mean of its evaluation episodes by seed.
     """
     seeds = sorted({row["seed"] for row in where(rows, name=name)})
-    blocks = episodes // BLOCK
-    return {seed: float(np.mean(column(where(rows, name=name, seed=seed), "mean_return")[-blocks:])) for seed in seeds}
+    return {seed: float(where(rows, name=name, seed=seed)[-1]["greedy"]) for seed in seeds}
 
 
 def first_reward(rows: list[Row], name: str, seed: int) -> int | None:
@@ -157,10 +172,24 @@ def first_reward(rows: list[Row], name: str, seed: int) -> int | None:
         The last episode of the first rewarded block; None if there is none.
     """
     mine = where(rows, name=name, seed=seed)
-    return next((row["episode"] for row in mine if row["rewarded_share"] > 0), None)
+    return next((row["episode"] for row in mine if row["rewarded"] > 0), None)
 
 
-HEADER = ("agent", "first balanced by episode", "mean return of last 50, by seed")
+def first_learned(rows: list[Row], name: str, seed: int) -> int | None:
+    """Return when the deployed policy of a run first returned more than `LEARNED`.
+
+    Args:
+        rows: Rows of the experiment.
+        name: Name of the agent.
+        seed: The seed.
+
+    Returns:
+        The episode of that evaluation; None if there is none.
+    """
+    return next((row["episode"] for row in where(rows, name=name, seed=seed) if row["greedy"] > LEARNED), None)
+
+
+HEADER = ("agent", "first rewarded by episode", "learned by episode", "return at the end, by seed", "median")
 
 
 def lines(rows: list[Row], looks: dict[str, tuple[str, str]]) -> list[tuple[str, ...]]:
@@ -175,8 +204,12 @@ def lines(rows: list[Row], looks: dict[str, tuple[str, str]]) -> list[tuple[str,
     """
     found: list[tuple[str, ...]] = []
     for name, (label, _) in looks.items():
-        last = last_returns(rows, name)
+        last = final_returns(rows, name)
         if last:
-            first = ", ".join(str(first_reward(rows, name, seed) or "never") for seed in last)
-            found.append((label, first, ", ".join(f"{value:.0f}" for value in last.values())))
+            first, learned = (
+                ", ".join(str(when(rows, name, seed) or "never") for seed in last)
+                for when in (first_reward, first_learned)
+            )
+            returns = ", ".join(f"{value:.0f}" for value in last.values())
+            found.append((label, first, learned, returns, f"{np.median(list(last.values())):.0f}"))
     return found

@@ -20,6 +20,7 @@ class Look(NamedTuple):
 LOOKS: dict[str, Look] = {
     "bsp": Look("BSP: bootstrap with priors", "#1f5fb4", "o"),
     "bsp paper": Look("BSP, the paper's settings", "#6baed6", "h", "--"),
+    "bsp plain": Look("BSP on the plain observation", "#7fcdbb", "o", "--"),
     "bsr": Look("BSR: bootstrap with l2", "#c98a1b", "D"),
     "bs": Look("BS: bootstrap", "#d03a2b", "v"),
     "ensemble": Look("ensemble", "#e377c2", "^"),

@@ -16,8 +16,8 @@ from priorax.envs.jax.bsuite_cartpole import BsuiteCartpole
 
 ONE_HOT = ("deep_sea", "deep_sea_stochastic")
 """bsuite experiments with one-hot observations."""
-INPUT_SCALE = {"cartpole_swingup": BsuiteCartpole().input_scale}
-"""Input scales of bsuite experiments that declare no bounds, from the compiled version of the same task."""
+COMPILED = {"cartpole_swingup": BsuiteCartpole()}
+"""Compiled versions of bsuite experiments, which know the scales, groups and knees of observations."""
 
 
 class DmEnvWorld:
@@ -66,6 +66,8 @@ class DmEnvWorld:
         self.num_states: int | None = None
         """Number of states, if observations are state indices."""
         self.input_scale: tuple[float, ...] = ()
+        self.input_groups: tuple[tuple[int, ...], ...] = ()
+        self.input_knees: tuple[float, ...] = ()
         """Factors that scale each component of an observation to about one; empty if its bounds are unknown."""
         self.frame_shape: tuple[int, ...] = ()
         self.frame_dtype: np.dtype = np.dtype(np.int32)
@@ -214,7 +216,10 @@ def bsuite_world(bsuite_id: str, results: Path | str | None = None, *, lanes: in
         return [imported("bsuite.logging.csv_logging").wrap_environment(envs[0], bsuite_id, str(results), True)]
 
     world = DmEnvWorld(make(0), one_hot=experiment in ONE_HOT, hold=hold, make=make)
-    world.input_scale = INPUT_SCALE.get(experiment, world.input_scale)
+    if experiment in COMPILED:
+        same = COMPILED[experiment]
+        world.input_scale, world.input_groups = same.input_scale, same.input_groups
+        world.input_knees = same.input_knees
     return world
 
 
