@@ -235,6 +235,7 @@ def test_updates_at_the_ends_of_episodes():
 
 
 @pytest.mark.parametrize("agent", ["bs", "eps_greedy"])
+@pytest.mark.slow
 def test_rivals_run_the_same_loop(agent):
     changes = {name: value for name, value in TINY.items() if agent == "bs" or name not in ("num_members", "mask_prob")}
     result = train(agent, "pixel_deep_sea", size=3, steps=120, changes=changes)

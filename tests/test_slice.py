@@ -125,6 +125,7 @@ def test_prior_functions_find_the_treasure_of_a_small_deep_sea():
 
 
 @pytest.mark.parametrize("name", ["dropout", "c51", "count"])
+@pytest.mark.slow
 def test_the_rivals_run_the_same_loop(name):
     """No claim that they find the treasure, only that the loop needs to know nothing of them."""
     belief = beliefs(NETWORK, 2, TableCount(N * N), -1.0)[name]

@@ -89,6 +89,7 @@ def test_classes_are_learned_and_predicted(grade, data, tmp_path):
         assert 0 <= float(row["epistemic"]) <= float(row["total"]) <= np.log(2) + 1e-6
 
 
+@pytest.mark.slow
 def test_a_fresh_process_predicts_the_same_bytes(number, data, tmp_path):
     out, _, _ = number
     assert predict_table(out, data, tmp_path / "here.csv") == 300

@@ -42,6 +42,7 @@ def test_every_set_has_rows_for_both_sides(name):
 
 @pytest.mark.parametrize("model", ["random forest", "gradient boosting", "Gaussian process"])
 @pytest.mark.parametrize("name", ["diabetes", "iris"])
+@pytest.mark.slow
 def test_others_are_measured(model, name):
     (row,) = tabular.measure(name, model, 0, 0)
     if name == "iris":

@@ -157,6 +157,7 @@ def invented(size, members, frames):
     return Exploration("bsp", "tuned", size, 0, members, None, values, none, np.full(2000, cells), moments)
 
 
+@pytest.mark.slow
 def test_a_recording_is_the_run_that_train_does(recordings):
     run = train("bsp", "deep_sea", size=SIZE, seed=SEED, episodes=EPISODES, changes=CHANGES)
     np.testing.assert_array_equal(recordings[0].found, [row.total_return > 0.5 for row in run.history])
