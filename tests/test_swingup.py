@@ -1,5 +1,6 @@
 """Cartpole swing-up: what its experiments write, D4PG by name, and episodes as moving pictures."""
 
+import jax
 import numpy as np
 import pytest
 from PIL import Image
@@ -8,9 +9,11 @@ from priorax import train
 from priorax.analysis.record import load, record_in_mujoco
 from priorax.cli import main
 from priorax.envs.host.control import ControlCartpole
+from priorax.envs.jax.cartpole import CartpoleSwingup
 from priorax.experiments import bsuite_swingup, figure5, figure11, reproduce, swingup, swingup_grid
 from priorax.experiments.search import words
 from priorax.report.rows import read_rows
+from priorax.training.setup import set_up
 
 SMALL = {"num_members": 3, "widths": (8,), "batch_size": 8, "capacity": 2000, "hold": 10}
 ONE = {name: value for name, value in SMALL.items() if name != "num_members"}
@@ -76,18 +79,30 @@ def test_budgets_of_the_figures_ask_for_three_seeds_or_more():
 
 @pytest.mark.slow
 def test_bsuites_score_is_half_for_what_was_earned_and_half_for_one_good_episode():
-    poor = {"size": 1, "mean_return": -20.0, "best": 0.0, "last_50": -10.0}
-    good = {"size": 2, "mean_return": 350.0, "best": 101.0, "last_50": 600.0}
+    poor = {"name": "bsp", "size": 1, "mean_return": -20.0, "best": 0.0, "last_50": -10.0}
+    good = {"name": "bsp", "size": 2, "mean_return": 350.0, "best": 101.0, "last_50": 600.0}
     assert bsuite_swingup.score(poor) == 0
     assert bsuite_swingup.score(good) == 0.75
     assert bsuite_swingup.summary([poor, good])[-1][-1] == "0.38"
     assert bsuite_swingup.figure([poor, good]).axes
     tasks = [item for ladder in bsuite_swingup.ladders("full") for level in ladder for item in level]
-    assert len(tasks) == 20
-    assert {item.arguments["episodes"] for item in tasks} == {1000}
+    assert len([item for item in tasks if item.name == "bsp"]) == 20
+    assert {item.name: item.arguments["episodes"] for item in tasks} == {"bsp": 1000, "200 episodes": 200}
     result = train(**{**tasks[3].arguments, "episodes": 1, "changes": {**SMALL, "hold": 4}})
     (row,) = bsuite_swingup.outcome(result)
     assert row["best"] == row["mean_return"] == round(result.history[0].total_return, 2)
+
+
+def test_rewarded_steps_are_counted_apart_from_the_cost_of_moving():
+    backend = set_up("bsp", CartpoleSwingup(upright=True), preset="swingup", changes={**SMALL, "hold": 4}).backend
+    count, found = bsuite_swingup.RewardedSteps(), []
+    for _ in range(2):
+        backend.advance(700, lambda ended: False)
+        found.append(count(backend)["rewarded_steps"])
+    done = jax.tree.map(lambda ring: np.asarray(ring)[:1400], backend.live.replay.data.transition)
+    moves = 4 * int((done.action != 1).sum())
+    assert found[1] == round(float(done.reward.sum()) + 0.1 * moves)
+    assert 0 < found[0] < found[1], "the pole starts upright"
 
 
 @pytest.mark.slow
