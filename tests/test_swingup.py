@@ -1,5 +1,7 @@
 """Cartpole swing-up: what its experiments write, D4PG by name, and episodes as moving pictures."""
 
+from pathlib import Path
+
 import jax
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from priorax.analysis.record import load, record_in_mujoco
 from priorax.cli import main
 from priorax.envs.host.control import ControlCartpole
 from priorax.envs.jax.cartpole import CartpoleSwingup
-from priorax.experiments import bsuite_swingup, figure5, figure11, reproduce, swingup, swingup_grid
+from priorax.experiments import bsuite_swingup, figure5, figure11, reproduce, rows_of, swingup, swingup_grid
 from priorax.experiments.search import words
 from priorax.report.rows import read_rows
 from priorax.training.setup import set_up
@@ -169,3 +171,12 @@ def test_full_figure_5_leaves_out_agents_without_chosen_settings(monkeypatch):
     assert agents() == {"bsp", "bsp plain"}
     monkeypatch.setattr(swingup_grid, "CHOSEN", {agent: {"n_step": 5} for agent in swingup_grid.GRIDS})
     assert agents() == {"bsp", "bsp plain", "bs", "eps_greedy", "d4pg"}
+
+
+def test_the_chosen_settings_are_the_best_of_the_committed_rows():
+    results = Path(__file__).parent.parent / "results"
+    rows = rows_of("swingup_grid", "full", results)
+    for agent, chosen in swingup_grid.CHOSEN.items():
+        tried = {row["changes"] for row in rows if row["name"] == agent}
+        assert tried == {words(changes) for changes in swingup_grid.GRIDS[agent]}, "all twelve were run"
+        assert chosen == swingup_grid.best(rows, agent)

@@ -15,7 +15,7 @@ from priorax.report.plots import legend_below, panels
 from priorax.report.rows import Row
 
 SCALES = {"quick": (1.0, 9.0, 30.0), "full": (0.9, 3.0, 9.0, 30.0, 90.0)}
-EPISODES = {"quick": 250, "full": 3000}
+EPISODES = {"quick": 250, "full": 2000}
 SEEDS = {"quick": range(3), "full": range(200, 203)}
 FORMS = {"quick": "cartpole_swingup_wide", "full": "cartpole_swingup"}
 SHADES = ("#fdd49e", "#fdbb84", "#9ecae1", "#1f5fb4", "#8856a7", "#4d004b")
