@@ -67,7 +67,7 @@ def _prior(settings: HypermodelSettings, task: TaskSpec) -> Network | None:
 
 _PRESETS: dict[str, dict[str, Any]] = {
     "paper": {"shared_batch": True},
-    "swingup": {"prior_scale": 3.6},
+    "swingup": {"prior_scale": 2.0},
     "gymnasium": {"prior_scale": 4.0},
     "finite": {"prior_scale": 2.0},
 }

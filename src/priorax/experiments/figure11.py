@@ -14,7 +14,7 @@ from priorax.experiments.swingup import learning_curves, swingup_task
 from priorax.report.plots import legend_below, panels
 from priorax.report.rows import Row
 
-SCALES = {"quick": (1.0, 9.0, 30.0), "full": (0.9, 3.0, 9.0, 30.0, 90.0)}
+SCALES = {"quick": (0.5, 5.0, 50.0), "full": (0.5, 1.5, 5.0, 15.0, 50.0)}
 EPISODES = {"quick": 250, "full": 2000}
 SEEDS = {"quick": range(3), "full": range(200, 203)}
 FORMS = {"quick": "cartpole_swingup_wide", "full": "cartpole_swingup"}
