@@ -413,6 +413,17 @@ class Dueling:
         """
         return features_of(self.network, params, x)
 
+    def inputs(self, x: Any) -> Float[Array, " in"]:
+        """Compute the vector that the network's first layer sees, if it has `inputs`.
+
+        Args:
+            x: One input.
+
+        Returns:
+            The vector.
+        """
+        return inputs_of(self.network, x)
+
 
 def features_of(network: Network, params: PyTree, x: Any) -> Float[Array, " feature"]:
     """Compute the last hidden layer of a network.
@@ -428,12 +439,33 @@ def features_of(network: Network, params: PyTree, x: Any) -> Float[Array, " feat
     Raises:
         ValueError: If the network has no method `features`.
     """
-    if not hasattr(network, "features"):
+    return _method(network, "features(params, x)", "its last hidden layer")(params, x)
+
+
+def inputs_of(network: Network, x: Any) -> Float[Array, " in"]:
+    """Compute the vector that the first layer of a network sees.
+
+    Args:
+        network: The network.
+        x: One input.
+
+    Returns:
+        The vector.
+
+    Raises:
+        ValueError: If the network has no method `inputs`.
+    """
+    return _method(network, "inputs(x)", "the vector that its first layer sees")(x)
+
+
+def _method(network: Network, call: str, returns: str) -> Callable[..., Array]:
+    found = getattr(network, call.partition("(")[0], None)
+    if found is None:
         raise ValueError(
-            f"network={network!r} has no method features(params, x) that returns its last hidden layer; pass MLP(...), "
-            "Table(...), Convnet(...) or a network with that method"
+            f"network={network!r} has no method {call} that returns {returns}; pass MLP(...), Table(...) or a network "
+            "with that method"
         )
-    return network.features(params, x)
+    return found
 
 
 @dataclass(frozen=True)

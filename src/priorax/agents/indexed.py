@@ -68,7 +68,7 @@ def build_epinet(settings: EpinetSettings, task: TaskSpec) -> QLearner:
         **common,
         network=network_of(settings, task),
         prior=_prior(settings, task, Independent(each, settings.index_dim)),
-        sparse_rows=_sparse(settings, task) and bool(settings.widths) and not settings.input_features,
+        sparse_rows=_sparse(settings, task) and bool(settings.widths),
         epinet=MLP(settings.epinet_widths),
         input_features=settings.input_features,
     )

@@ -321,7 +321,7 @@ class EpinetSettings(IndexedSettings):
 
     epinet_widths: tuple[int, ...] = (50,)
     """Units of each hidden layer of the epinet; () is linear."""
-    input_features: bool = False
+    input_features: bool = True
     """Whether the epinet sees the observation beside the base network's last hidden layer."""
     prior: str = "network"
     """Prior function of each component of the index. network: a random network with the base network's architecture;

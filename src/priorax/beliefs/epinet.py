@@ -7,8 +7,9 @@ small and trained: an MLP of phi and z gives `index_dim` numbers per output, who
 gradient does not reach phi: the base network learns from mu alone. The p_k are fixed functions of the input, such as
 `priors.Independent` networks (as in the Neural Testbed) or linear ones (as on bsuite).
 
-The features' share of the first layer of sigma is computed once for all indices. `indexed.py` has the updates. Without
-`sees_index`, and with linear networks, the function is that of a linear hypermodel with xi = z / sqrt(index_dim).
+What the first layer of sigma makes of features and input is computed once for all indices. `indexed.py` has the
+updates. Without `sees_index`, and with linear networks, the function is that of a linear hypermodel with
+xi = z / sqrt(index_dim).
 """
 
 from typing import Any, NamedTuple
@@ -19,8 +20,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from priorax.beliefs.gradient import shape_output
-from priorax.beliefs.indexed import Indexed
-from priorax.networks import MLP, Layer, Network, Table, features_of
+from priorax.beliefs.indexed import AfterRow, Indexed
+from priorax.networks import MLP, Layer, Network, Table, features_of, inputs_of, take_rows
 
 
 class Nets(NamedTuple):
@@ -38,7 +39,7 @@ class Known(NamedTuple):
     mean: Float[Array, "*batch output size"]
     """The base network's outputs mu."""
     product: Float[Array, "*batch unit"]
-    """The features times their weights in the epinet's first layer."""
+    """The features, and the input if it is one of them, times their weights in the epinet's first layer."""
     action: Int[Array, "*batch"] | None
     """The output that was chosen; None: all."""
 
@@ -51,7 +52,8 @@ class Epinet(Indexed):
     epinet: MLP = eqx.field(static=True, default=MLP((15, 15)))
     """The trained network of features and index; it gets `index_dim` times as many outputs."""
     input_features: bool = eqx.field(static=True, default=False)
-    """Whether features include the base network's input beside its last hidden layer, as in the Neural Testbed."""
+    """Whether the epinet sees the base network's input beside its last hidden layer, as in the Neural Testbed. For a
+    `Table` it has a table of its own then."""
     sees_index: bool = eqx.field(static=True, default=True)
     """Whether the index is an input of the epinet; False: it only multiplies the outputs, so that the function is
     linear in it."""
@@ -62,16 +64,10 @@ class Epinet(Indexed):
                 f"epinet={self.epinet!r} sees features and an index, which have neither gain nor code; pass "
                 "MLP(...) without them"
             )
-        if self.input_features and not hasattr(self.network, "inputs"):
+        if self.sparse_rows and isinstance(self.network, Table) and not self.network.widths:
             raise ValueError(
-                f"input_features=True needs a network with a method inputs(x), and network={self.network!r} has none; "
-                "pass MLP(...) or input_features=False"
-            )
-        table = self.network if isinstance(self.network, Table) else None
-        if self.sparse_rows and (self.input_features or (table is not None and not table.widths)):
-            raise ValueError(
-                "sparse_rows=True needs features that do not contain the state itself: a Table with hidden layers and "
-                "input_features=False; leave sparse_rows=False"
+                f"sparse_rows=True needs hidden layers, whose activations are features, and network={self.network!r} "
+                "has none; leave sparse_rows=False"
             )
 
     @property
@@ -100,24 +96,35 @@ class Epinet(Indexed):
         anchor_base, anchor_epinet = jax.random.split(key_anchor)
         num_out = self.num_outputs * self.head.size
         base, to_base = self._start_network("network", self.network, key_base, anchor_base, x, num_out)
-        features = jax.eval_shape(lambda x: self._features(self.network, base, x), x).size
-        example = jnp.zeros(features + self.index_dim * self.sees_index)
+        size = jax.eval_shape(lambda x: self._features(self.network, base, x), x).size
+        if self.input_features:
+            size += jax.eval_shape(lambda x: inputs_of(self.network, x), x).size
+        example = jnp.zeros(size + self.index_dim * self.sees_index)
         epinet, to_epinet = self._start_network(
             "epinet", self.epinet, key_epinet, anchor_epinet, example, num_out * self.index_dim
         )
         return Nets(base, epinet), () if self.l2 is None else Nets(to_base, to_epinet)
 
     def _features(self, network: Network, params: PyTree, x: Any) -> Float[Array, " feature"]:
-        """The features of one input, through which no gradient flows."""
-        features = features_of(network, params, x)
-        if self.input_features:
-            features = jnp.concatenate([features, network.inputs(x)])  # type: ignore[attr-defined]
-        return jax.lax.stop_gradient(features)
+        """The last hidden layer at one input, through which no gradient flows."""
+        return jax.lax.stop_gradient(features_of(network, params, x))
 
     def _known(self, network: Network, params: Nets, x: Any) -> Known:
-        features = self._features(network, params.base, x)
-        mean = shape_output(network.apply(params.base, x), self.num_outputs, self.head.size)
-        return Known(mean, features @ params.epinet[0].weight[: features.size], None)
+        weight, own = params.epinet[0].weight, x
+        if isinstance(network, AfterRow):
+            own, for_epinet = jnp.split(x, [network.table.widths[0]])
+        features = self._features(network, params.base, own)
+        product = features @ weight[: features.size]
+        if self.input_features:
+            by_input = weight[features.size : weight.shape[0] - self.index_dim * self.sees_index]
+            if isinstance(network, AfterRow):
+                product = product + for_epinet
+            elif isinstance(network, Table):
+                product = product + take_rows(by_input, x)
+            else:
+                product = product + inputs_of(network, x) @ by_input
+        mean = shape_output(network.apply(params.base, own), self.num_outputs, self.head.size)
+        return Known(mean, product, None)
 
     def _chosen(self, net: Known, action: Int[Array, ""]) -> Known:
         return Known(net.mean[action][None], net.product, action)
@@ -137,8 +144,12 @@ class Epinet(Indexed):
     def _weights(self, params: Nets) -> tuple[Layer, ...]:
         return params.epinet
 
-    def _layers(self, params: Nets) -> tuple[Layer, ...]:
-        return params.base
-
-    def _with_layers(self, params: Nets, layers: tuple[Layer, ...]) -> Nets:
-        return params._replace(base=layers)
+    def _split_table(self, params: Nets) -> tuple[Float[Array, "row unit"], Nets]:
+        table, base = super()._split_table(params.base)
+        if not self.input_features:
+            return table, params._replace(base=base)
+        first, *others = params.epinet
+        start, rows = params.base[-1].weight.shape[0], table.shape[0]
+        before, own, after = jnp.split(first.weight, [start, start + rows])
+        epinet = (Layer(jnp.concatenate([before, after]), first.bias), *others)
+        return jnp.concatenate([table, own], axis=1), Nets(base, epinet)

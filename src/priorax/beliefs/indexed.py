@@ -159,13 +159,10 @@ class Indexed(Belief):
         """The parameters that `_trained` needs."""
         return ()
 
-    def _layers(self, params: PyTree) -> tuple[Layer, ...]:
-        """The parameters of `network` among all."""
-        return params
-
-    def _with_layers(self, params: PyTree, layers: tuple[Layer, ...]) -> PyTree:
-        """All parameters, with others of `network`."""
-        return layers
+    def _split_table(self, params: PyTree) -> tuple[Float[Array, "row unit"], PyTree]:
+        """Separate the weights that have a row per state from all others; `_known` sees such a row as its input."""
+        first, *others = params
+        return first.weight, (Layer(first.weight[:0], first.bias), *others)
 
     @property
     def num_streams(self) -> int:
@@ -226,9 +223,8 @@ class Indexed(Belief):
             check_output("prior", self.prior, prior, x, num_prior)
         frozen = Frozen(prior, anchor, buffers)
         if self.sparse_rows:
-            first, *others = self._layers(params)
-            rest = self._with_layers(params, (Layer(first.weight[:0], first.bias), *others))
-            sparse = SparseParams(fresh(first.weight), rest, jnp.zeros((), int))
+            table, rest = self._split_table(params)
+            sparse = SparseParams(fresh(table), rest, jnp.zeros((), int))
             return BeliefState(sparse, frozen, self.optimizer.init(rest))
         return BeliefState(params, frozen, self.optimizer.init(params))
 
