@@ -117,8 +117,10 @@ HYPERMODEL = AgentSpec(
 )
 _EPINET_PRESETS: dict[str, dict[str, Any]] = {
     "paper": {"shared_batch": True},
-    "finite": {"widths": (50,)},
+    "swingup": {"prior_scale": 7.5},
+    "gymnasium": {"prior_scale": 5.0},
+    "finite": {"prior_scale": 1.5, "widths": (50,)},
 }
-"""One network has one minibatch; an epinet needs a hidden layer, since a table of its own would be as large as the
-base network's."""
+"""One network has one minibatch. Prior scales give about the spread that the same preset has for BSP, whose scale is
+sqrt(index_dim) times as large. The features of an epinet are a hidden layer."""
 EPINET = AgentSpec("epinet", EpinetSettings, build_epinet, presets=_EPINET_PRESETS, aliases=("enn", "epistemicnetwork"))

@@ -319,6 +319,11 @@ class HypermodelSettings(IndexedSettings):
 class EpinetSettings(IndexedSettings):
     """Hyperparameters of Q-learners over an epinet: a small network of the index beside a base network."""
 
+    learning_rate: float = 3e-3
+    """Learning rate of the optimizer."""
+    prior_scale: float = field(default=5.0, metadata={"words": ("auto",)})
+    """Prior scale beta, which multiplies the prior functions of the index's components; their sum spreads by
+    sqrt(index_dim) more than one. 0: no prior."""
     epinet_widths: tuple[int, ...] = (50,)
     """Units of each hidden layer of the epinet; () is linear."""
     input_features: bool = True
