@@ -298,8 +298,8 @@ def test_every_method_of_table_1_says_what_it_can_do():
     members = {"ensemble": 20, "bs": 20, "bsr": 20, "bsp": 20, "c51": 1, "qr": 1, "count": 1}
     assert {name: b.num_members for name, b in said.items() if b.num_members is not None} == members
     assert {name for name, b in said.items() if b.draws_members} == {"ensemble", "bs", "bsr", "bsp", "count"}
-    assert {name for name, b in said.items() if b.has_prior} == {"bsp", "hypermodel"}
-    assert {name for name, b in said.items() if b.stores_prior} == {"bsp", "hypermodel"}
+    assert {name for name, b in said.items() if b.has_prior} == {"bsp", "hypermodel", "epinet"}
+    assert {name for name, b in said.items() if b.stores_prior} == {"bsp", "hypermodel", "epinet"}
     assert {name for name, b in said.items() if b.pays_bonus} == {"count"}
     assert {name for name, b in said.items() if not b.by_gradient} == {"exact"}
     assert {name: b.num_streams for name, b in said.items() if b.num_streams > 1} == dict.fromkeys(

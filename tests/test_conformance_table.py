@@ -18,6 +18,7 @@ HAS = {
     "noisy": {"priorities"},
     "bbb": {"priorities"},
     "hypermodel": {"priorities"},
+    "epinet": {"priorities"},
     "c51": {"epsilon", "priorities"},
     "qr": {"epsilon", "priorities"},
     "ucb": {"bonus", "epsilon", "priorities"},

@@ -58,6 +58,7 @@ DIFFER = {
     "noisy": {"draw_each_step"},
     "bbb": set(),
     "hypermodel": {"prior_scale", "learning_rate", "widths", "shared_batch"},
+    "epinet": {"prior_scale", "learning_rate", "widths", "shared_batch"},
     "c51": {*ONE, "head", "epsilon"},
     "qr": {*ONE, "head", "epsilon"},
     "ucb": {*ONE, "bonus_scale", "epsilon"},

@@ -12,7 +12,7 @@ from priorax.sanity.posterior import (
     Problem,
     agreement,
     exact_posterior,
-    hypermodel_weights,
+    index_weights,
     member_weights,
     random_problem,
 )
@@ -56,11 +56,12 @@ def test_a_wrong_noise_or_prior_fails_lemma_3(form):
 
 
 @pytest.mark.slow
-def test_a_wrong_noise_or_prior_fails_the_check_of_hypermodels():
+@pytest.mark.parametrize("name", ["hypermodel", "epinet"])
+def test_a_wrong_noise_or_prior_fails_the_check_of_beliefs_with_an_index(name):
     problem = random_problem(0, 3, 20, 1.0, 0.5)
     mean, cov = exact_posterior(problem)
     for wrong in (Problem(problem.x, problem.y, 2.0, 0.5), Problem(problem.x, problem.y, 1.0, 0.1)):
-        theta = hypermodel_weights(wrong, jax.random.key(0))
+        theta = index_weights(name, wrong, jax.random.key(0))
         assert min(agreement(theta, mean, cov)) < 1e-6
 
 

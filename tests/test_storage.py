@@ -43,7 +43,7 @@ from priorax.heads import C51, Classes, Gaussian, Quantiles, Scalar
 from priorax.networks import MLP, Dueling, FourierCode, Pair, Table, as_network
 from priorax.noise import NOISES
 from priorax.noise import Gaussian as GaussianNoise
-from priorax.priors import Around, Constant, Function, Linear, RandomFourier, Tabulated, UnitRows
+from priorax.priors import Around, Constant, Function, Independent, Linear, RandomFourier, Tabulated, UnitRows
 from priorax.storage import describe, rebuild
 
 KEY = jax.random.key(0)
@@ -74,6 +74,7 @@ PRIORS = [
     Tabulated(Table(5, (4,)), 5),
     Around(((0.0, 1.0),) * 5, std=0.1),
     UnitRows(MLP((4,)), 3, 2),
+    Independent(MLP((4,)), 2),
 ]
 HEADS = [Scalar(), Gaussian(min_log_std=-3.0), Classes(3), C51(-1.0, 2.0, 5), Quantiles(5, huber=2.0)]
 OPTIMIZERS = [Adam(3e-4, clip=1.0), RMSProp(1e-4, clip=None)]

@@ -94,6 +94,18 @@ class Convnet:
     def apply(self, params: Convolutions, x: Num[Array, "*channel height width"]) -> Array:
         return self._rest().apply(params.rest, self._convolved(params.filters, x))
 
+    def features(self, params: Convolutions, x: Num[Array, "*channel height width"]) -> Float[Array, " feature"]:
+        """Compute the last hidden layer, after activation.
+
+        Args:
+            params: Parameters, as returned by `init`.
+            x: One image.
+
+        Returns:
+            The activations; without hidden layers, the convolutions' outputs.
+        """
+        return self._rest().features(params.rest, self._convolved(params.filters, x))
+
     def _convolved(self, filters: tuple[Filters, ...], x: Any) -> Array:
         h = jnp.asarray(x, self.precision).reshape(1, -1, *jnp.shape(x)[-2:])
         if jnp.issubdtype(jnp.asarray(x).dtype, jnp.integer):

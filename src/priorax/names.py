@@ -34,6 +34,7 @@ AGENTS: dict[str, Ours] = {
     "noisy": Ours("priorax.agents.one_network:NOISY", "NoisyNet DQN: learned noise on every weight"),
     "bbb": Ours("priorax.agents.one_network:BBB", "Bayes by Backprop DQN: a variational posterior over weights"),
     "hypermodel": Ours("priorax.agents.indexed:HYPERMODEL", "DQN with a random index instead of an ensemble"),
+    "epinet": Ours("priorax.agents.indexed:EPINET", "DQN with an epinet: a small network of a random index beside it"),
     "c51": Ours("priorax.agents.ensembles:C51_AGENT", "categorical DQN with 51 atoms, epsilon-greedy on the mean"),
     "qr": Ours("priorax.agents.ensembles:QR", "quantile-regression DQN, epsilon-greedy on the mean"),
     "ucb": Ours("priorax.agents.ensembles:UCB", "DQN with a count-based exploration bonus"),

@@ -207,13 +207,49 @@ class MLP:
         Returns:
             The outputs.
         """
-        flat = jnp.ravel(x).astype(params[0].weight.dtype)
+        return self.apply_product(params, self.inputs(x, params[0].weight.dtype) @ params[0].weight, masks)
+
+    def apply_product(
+        self, params: tuple[Layer, ...], product: Float[Array, " unit"], masks: tuple[Array, ...] = ()
+    ) -> Array:
+        """Evaluate the network from the product of the inputs and the first layer's weights.
+
+        Args:
+            params: Parameters, as returned by `init`; the first layer's weights are not read.
+            product: The product.
+            masks: Dropout masks, as for `apply`.
+
+        Returns:
+            The outputs.
+        """
+        return _after_first(product, params, ACTIVATIONS[self.activation], masks)
+
+    def inputs(self, x: Num[Array, "..."], dtype: Any = float) -> Float[Array, " in"]:
+        """Compute the vector that the first layer sees: the flattened input after gain and code.
+
+        Args:
+            x: One input.
+            dtype: Type of the vector.
+
+        Returns:
+            The vector.
+        """
+        flat = jnp.ravel(x).astype(dtype)
         if self.gain != 1.0:
             flat = flat * jnp.asarray(self.gain)
-        if self.code is not None:
-            flat = self.code(flat)
-        first = flat @ params[0].weight
-        return _after_first(first, params, ACTIVATIONS[self.activation], masks)
+        return flat if self.code is None else self.code(flat)
+
+    def features(self, params: tuple[Layer, ...], x: Num[Array, "..."]) -> Float[Array, " feature"]:
+        """Compute the last hidden layer, after activation.
+
+        Args:
+            params: Parameters, as returned by `init`.
+            x: One input.
+
+        Returns:
+            The activations; without hidden layers, `inputs`.
+        """
+        return ACTIVATIONS[self.activation](self.apply(params[:-1], x)) if self.widths else self.inputs(x)
 
 
 @dataclass(frozen=True)
@@ -274,6 +310,41 @@ class Table:
         """
         return _after_first(row, params, ACTIVATIONS[self.activation], masks)
 
+    def inputs(self, x: Integer[Array, ""]) -> Float[Array, " row"]:
+        """Compute the one-hot encoding of a state.
+
+        Args:
+            x: The index of the state.
+
+        Returns:
+            The encoding; zeros for an index outside the table.
+        """
+        return jax.nn.one_hot(x, self.num_rows)
+
+    def features(self, params: tuple[Layer, ...], x: Integer[Array, ""]) -> Float[Array, " feature"]:
+        """Compute the last hidden layer, after activation.
+
+        Args:
+            params: Parameters, as returned by `init`.
+            x: The index of the state.
+
+        Returns:
+            The activations; without hidden layers, `inputs`.
+        """
+        return self.row_features(params, take_rows(params[0].weight, x)) if self.widths else self.inputs(x)
+
+    def row_features(self, params: tuple[Layer, ...], row: Float[Array, " unit"]) -> Float[Array, " feature"]:
+        """Compute the last hidden layer from a row of the first layer that was looked up before.
+
+        Args:
+            params: Parameters, as returned by `init`; the table in them is not read.
+            row: The row of the first layer's weights.
+
+        Returns:
+            The activations.
+        """
+        return ACTIVATIONS[self.activation](self.apply_row(params[:-1], row))
+
 
 def take_rows(table: Num[Array, "... row unit"], x: Integer[Array, "..."], *index: Array) -> Num[Array, "... unit"]:
     """Look up rows of a table; indices outside it give zeros.
@@ -329,6 +400,72 @@ class Dueling:
         parts = self.network.apply(params, x, *masks).reshape(-1, self.size)
         own = parts[1:] - jnp.mean(parts[1:], axis=0)
         return jnp.ravel(parts[0] + self.advantage * own)
+
+    def features(self, params: PyTree, x: Any) -> Float[Array, " feature"]:
+        """Compute the last hidden layer of the network, if it has `features`.
+
+        Args:
+            params: Parameters, as returned by `init`.
+            x: One input.
+
+        Returns:
+            The activations.
+        """
+        return features_of(self.network, params, x)
+
+    def inputs(self, x: Any) -> Float[Array, " in"]:
+        """Compute the vector that the network's first layer sees, if it has `inputs`.
+
+        Args:
+            x: One input.
+
+        Returns:
+            The vector.
+        """
+        return inputs_of(self.network, x)
+
+
+def features_of(network: Network, params: PyTree, x: Any) -> Float[Array, " feature"]:
+    """Compute the last hidden layer of a network.
+
+    Args:
+        network: The network.
+        params: Its parameters.
+        x: One input.
+
+    Returns:
+        The activations.
+
+    Raises:
+        ValueError: If the network has no method `features`.
+    """
+    return _method(network, "features(params, x)", "its last hidden layer")(params, x)
+
+
+def inputs_of(network: Network, x: Any) -> Float[Array, " in"]:
+    """Compute the vector that the first layer of a network sees.
+
+    Args:
+        network: The network.
+        x: One input.
+
+    Returns:
+        The vector.
+
+    Raises:
+        ValueError: If the network has no method `inputs`.
+    """
+    return _method(network, "inputs(x)", "the vector that its first layer sees")(x)
+
+
+def _method(network: Network, call: str, returns: str) -> Callable[..., Array]:
+    found = getattr(network, call.partition("(")[0], None)
+    if found is None:
+        raise ValueError(
+            f"network={network!r} has no method {call} that returns {returns}; pass MLP(...), Table(...) or a network "
+            "with that method"
+        )
+    return found
 
 
 @dataclass(frozen=True)

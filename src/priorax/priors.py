@@ -127,17 +127,46 @@ class UnitRows:
 
     def init(self, key: PRNGKeyArray, x: Any, num_out: int) -> UnitRowsParams:
         key_features, key_rows = jax.random.split(key)
-        if num_out % self.index_dim:
-            raise ValueError(
-                f"index_dim={self.index_dim} does not divide the {num_out} outputs; give the belief the same index_dim"
-            )
-        rows = jax.random.normal(key_rows, (self.num_features, num_out // self.index_dim, self.index_dim))
+        num_each = _outputs_each(self.index_dim, num_out)
+        rows = jax.random.normal(key_rows, (self.num_features, num_each, self.index_dim))
         rows = rows / jnp.linalg.norm(rows, axis=-1, keepdims=True)
         features = self.features.init(key_features, x, self.num_features)
         return UnitRowsParams(features, rows.reshape(self.num_features, num_out))
 
     def apply(self, params: UnitRowsParams, x: Any) -> Array:
         return jax.nn.relu(self.features.apply(params.features, x)) @ params.weight
+
+
+@dataclass(frozen=True)
+class Independent:
+    """The prior function of an epinet, sum_k z_k p_k(x), as the numbers by which the index z is multiplied.
+
+    The p_k are independent draws of a prior, one per component of the index.
+    """
+
+    prior: Network
+    """Distribution of each p_k."""
+    index_dim: int
+    """Dimension of the index."""
+
+    def __post_init__(self) -> None:
+        positive_int("index_dim", self.index_dim)
+
+    def init(self, key: PRNGKeyArray, x: Any, num_out: int) -> PyTree:
+        num_each = _outputs_each(self.index_dim, num_out)
+        return jax.vmap(lambda own: self.prior.init(own, x, num_each))(jax.random.split(key, self.index_dim))
+
+    def apply(self, params: PyTree, x: Any) -> Array:
+        return jnp.ravel(jax.vmap(lambda own: self.prior.apply(own, x), out_axes=-1)(params))
+
+
+def _outputs_each(index_dim: int, num_out: int) -> int:
+    """The number of outputs of each component of an index."""
+    if num_out % index_dim:
+        raise ValueError(
+            f"index_dim={index_dim} does not divide the {num_out} outputs; give the belief the same index_dim"
+        )
+    return num_out // index_dim
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from typing import Any
 from priorax.agents.q_learner import QLearner
 from priorax.agents.q_networks import (
     head_of,
+    linear_prior_of,
     network_of,
     optimizer_of,
     prior_network_of,
@@ -29,8 +30,8 @@ from priorax.beliefs import (
 )
 from priorax.convnets import NATURE, SMALL_NET, Convnet
 from priorax.envs.interface import TaskSpec
-from priorax.networks import Dueling, Network, Table
-from priorax.priors import Around, Linear, Tabulated
+from priorax.networks import Dueling, Network
+from priorax.priors import Around, Tabulated
 
 
 def build(settings: EnsembleSettings, task: TaskSpec) -> QLearner:
@@ -96,8 +97,8 @@ def _prior(settings: EnsembleSettings, network: Network, task: TaskSpec) -> Netw
             raise ValueError("prior='optimal' needs an environment that knows its optimal values; use prior='network'")
         return Around(tuple(map(tuple, task.optimal_values.tolist())), settings.prior_scale)
     if settings.prior == "linear":
-        states = task.num_states
-        return Linear() if states is None else Tabulated(Table(states, (), weight_std=1.0), states)
+        prior = linear_prior_of(task)
+        return prior if task.num_states is None else Tabulated(prior, task.num_states)
     if task.num_states is not None:
         return Tabulated(network, task.num_states)
     return _dueling(settings, _prior_network(settings, task), head_of(settings).prior_size, settings.prior_advantage)

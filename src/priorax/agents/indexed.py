@@ -1,4 +1,4 @@
-"""Q-learners over one network with a random index: hypermodel."""
+"""Q-learners over one network with a random index: hypermodel, epinet."""
 
 import dataclasses
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 from priorax.agents.q_learner import QLearner
 from priorax.agents.q_networks import (
     head_of,
+    linear_prior_of,
     network_of,
     optimizer_of,
     prior_network_of,
@@ -14,14 +15,14 @@ from priorax.agents.q_networks import (
     touches_all_rows,
 )
 from priorax.agents.registry import AgentSpec
-from priorax.agents.settings import HypermodelSettings
-from priorax.beliefs import Hypermodel
+from priorax.agents.settings import EpinetSettings, HypermodelSettings, IndexedSettings
+from priorax.beliefs import Epinet, Hypermodel
 from priorax.envs.interface import TaskSpec
-from priorax.networks import Dueling, Network, Table
-from priorax.priors import Tabulated, UnitRows
+from priorax.networks import MLP, Dueling, Network, Table
+from priorax.priors import Independent, Tabulated, UnitRows
 
 
-def build(settings: HypermodelSettings, task: TaskSpec) -> QLearner:
+def build_hypermodel(settings: HypermodelSettings, task: TaskSpec) -> QLearner:
     """Build a Q-learner over a hypermodel.
 
     Args:
@@ -31,35 +32,73 @@ def build(settings: HypermodelSettings, task: TaskSpec) -> QLearner:
     Returns:
         The agent.
     """
-    head, network = head_of(settings), network_of(settings, task)
+    network = network_of(settings, task)
     if isinstance(network, Dueling):
-        network = dataclasses.replace(network, size=head.size * (settings.index_dim + 1))
-    sparse = task.num_states is not None and settings.optimizer == "adam" and not touches_all_rows(settings)
-    belief = Hypermodel(
-        settings.index_dim,
-        settings.num_indices,
-        network=network,
-        prior=_prior(settings, task),
-        prior_scale=prior_scale_of(settings, task),
-        target_index=settings.target_index,
-        head=head,
-        num_outputs=task.num_actions,
-        optimizer=optimizer_of(settings, task),
-        sparse_rows=sparse,
-    )
-    return q_learner(settings, belief)
-
-
-def _prior(settings: HypermodelSettings, task: TaskSpec) -> Network | None:
-    if settings.prior_scale == 0:
-        return None
+        network = dataclasses.replace(network, size=head_of(settings).size * (settings.index_dim + 1))
     *hidden, last = settings.widths or (20,)
     features: Network
     if task.num_states is not None:
         features = Table(task.num_states, tuple(hidden))
-        return Tabulated(UnitRows(features, last, settings.index_dim), task.num_states)
-    features = prior_network_of(settings, task, tuple(hidden))
-    prior = UnitRows(features, last, settings.index_dim)
+    else:
+        features = prior_network_of(settings, task, tuple(hidden))
+    prior = _prior(settings, task, UnitRows(features, last, settings.index_dim))
+    sparse = _sparse(settings, task)
+    return q_learner(settings, Hypermodel(**_common(settings, task), network=network, prior=prior, sparse_rows=sparse))
+
+
+def build_epinet(settings: EpinetSettings, task: TaskSpec) -> QLearner:
+    """Build a Q-learner over an epinet.
+
+    Args:
+        settings: Hyperparameters of the agent.
+        task: Description of the environment.
+
+    Returns:
+        The agent.
+    """
+    each: Network
+    common = _common(settings, task)
+    if settings.prior == "linear":
+        each, common["prior_scale"] = linear_prior_of(task), settings.prior_scale  # it spreads alike for all sizes
+    elif task.num_states is not None:
+        each = Table(task.num_states, settings.widths)
+    else:
+        each = prior_network_of(settings, task, settings.widths)
+    belief = Epinet(
+        **common,
+        network=network_of(settings, task),
+        prior=_prior(settings, task, Independent(each, settings.index_dim)),
+        sparse_rows=_sparse(settings, task) and bool(settings.widths),
+        epinet=MLP(settings.epinet_widths),
+        input_features=settings.input_features,
+    )
+    return q_learner(settings, belief)
+
+
+def _common(settings: IndexedSettings, task: TaskSpec) -> dict[str, Any]:
+    """Fields of the belief that do not depend on its class."""
+    return {
+        "index_dim": settings.index_dim,
+        "num_indices": settings.num_indices,
+        "prior_scale": prior_scale_of(settings, task),
+        "target_index": settings.target_index,
+        "head": head_of(settings),
+        "num_outputs": task.num_actions,
+        "optimizer": optimizer_of(settings, task),
+    }
+
+
+def _sparse(settings: IndexedSettings, task: TaskSpec) -> bool:
+    """Whether only the rows of a minibatch are updated."""
+    return task.num_states is not None and settings.optimizer == "adam" and not touches_all_rows(settings)
+
+
+def _prior(settings: IndexedSettings, task: TaskSpec, prior: Network) -> Network | None:
+    """The prior function as its settings ask: none, looked up, dueling, or as it is."""
+    if settings.prior_scale == 0:
+        return None
+    if task.num_states is not None:
+        return Tabulated(prior, task.num_states)
     if not settings.dueling:
         return prior
     return Dueling(prior, head_of(settings).prior_size * settings.index_dim, settings.prior_advantage)
@@ -74,5 +113,14 @@ _PRESETS: dict[str, dict[str, Any]] = {
 """One network has one minibatch. Prior scales give about the spread that the same preset has for BSP, whose last layer
 is Glorot's."""
 HYPERMODEL = AgentSpec(
-    "hypermodel", HypermodelSettings, build, presets=_PRESETS, aliases=("hyperagent", "hyperdqn", "hyperfqi")
+    "hypermodel", HypermodelSettings, build_hypermodel, presets=_PRESETS, aliases=("hyperagent", "hyperdqn", "hyperfqi")
 )
+_EPINET_PRESETS: dict[str, dict[str, Any]] = {
+    "paper": {"shared_batch": True},
+    "swingup": {"prior_scale": 7.5},
+    "gymnasium": {"prior_scale": 5.0},
+    "finite": {"prior_scale": 1.5, "widths": (50,)},
+}
+"""One network has one minibatch. Prior scales give about the spread that the same preset has for BSP, whose scale is
+sqrt(index_dim) times as large. The features of an epinet are a hidden layer."""
+EPINET = AgentSpec("epinet", EpinetSettings, build_epinet, presets=_EPINET_PRESETS, aliases=("enn", "epistemicnetwork"))

@@ -1,11 +1,12 @@
 """Building blocks of Q-learners: heads, optimizers, networks, replay."""
 
 from priorax.agents.q_learner import QLearner
-from priorax.agents.settings import EnsembleSettings, GradientSettings, HypermodelSettings, QSettings
+from priorax.agents.settings import GradientSettings, PriorSettings, QSettings
 from priorax.beliefs import Adam, Belief, RMSProp
 from priorax.envs.interface import TaskSpec
 from priorax.heads import C51, Head, Quantiles, Scalar
 from priorax.networks import MLP, Dueling, FourierCode, Network, Table
+from priorax.priors import Linear
 from priorax.replay import Replay
 
 
@@ -39,7 +40,7 @@ def optimizer_of(settings: QSettings, task: TaskSpec) -> Adam | RMSProp:
     return (RMSProp if settings.optimizer == "rmsprop" else Adam)(rate, clip=settings.clip)
 
 
-def prior_scale_of(settings: EnsembleSettings | HypermodelSettings, task: TaskSpec) -> float:
+def prior_scale_of(settings: PriorSettings, task: TaskSpec) -> float:
     """Get the prior scale of a network on an environment: larger for many states, if so set.
 
     Args:
@@ -126,7 +127,7 @@ def network_of(settings: QSettings, task: TaskSpec) -> Network:
     return Dueling(network, head_of(settings).size) if settings.dueling else network
 
 
-def prior_network_of(settings: EnsembleSettings | HypermodelSettings, task: TaskSpec, widths: tuple[int, ...]) -> MLP:
+def prior_network_of(settings: PriorSettings, task: TaskSpec, widths: tuple[int, ...]) -> MLP:
     """Create the random network of priors on array observations, with the code of the value network.
 
     Args:
@@ -139,6 +140,18 @@ def prior_network_of(settings: EnsembleSettings | HypermodelSettings, task: Task
     """
     gain = tuple(settings.prior_gain * each for each in scale_of(settings, task) or (1.0,) * (settings.prior_gain != 1))
     return MLP(widths, gain=gain or 1.0, bias_scale=settings.prior_bias, code=code_of(settings, task))
+
+
+def linear_prior_of(task: TaskSpec) -> Network:
+    """Create the distribution of linear priors: standard normal weights.
+
+    Args:
+        task: Description of the environment.
+
+    Returns:
+        The network: of one-hot states if they are finite.
+    """
+    return Linear() if task.num_states is None else Table(task.num_states, (), weight_std=1.0)
 
 
 def touches_all_rows(settings: QSettings) -> bool:

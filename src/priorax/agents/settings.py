@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from priorax.checks import non_negative, one_of, positive, positive_int
 
 PRIORS = ("none", "network", "linear", "optimal")
+INDEX_PRIORS = ("network", "linear")
 HEADS = ("scalar", "c51", "qr")
 TORSOS = ("none", "small", "nature")
 OPTIMIZERS = ("adam", "rmsprop")
@@ -16,6 +17,20 @@ PRECISIONS = ("float32", "bfloat16")
 BONUS_AT = ("insertion", "learning")
 L2_READINGS = ("posterior", "coefficient")
 TARGET_INDICES = ("fresh", "same")
+
+
+def check_widths(name: str, widths: tuple[int, ...]) -> None:
+    """Check the units of hidden layers.
+
+    Args:
+        name: Name of the setting.
+        widths: Its value.
+
+    Raises:
+        ValueError: If a number is below 1.
+    """
+    if any(width < 1 for width in widths):
+        raise ValueError(f"{name}={widths} must be whole numbers of at least 1; pass for example 50,50")
 
 
 @dataclass(frozen=True)
@@ -101,8 +116,7 @@ class GradientSettings(Settings):
     def __post_init__(self) -> None:
         """Check choices and ranges."""
         super().__post_init__()
-        if any(width < 1 for width in self.widths):
-            raise ValueError(f"widths={self.widths} must be whole numbers of at least 1; pass for example 50,50")
+        check_widths("widths", self.widths)
         for name in ("batch_size", "capacity", "target_period", "n_step"):
             positive_int(name, getattr(self, name))
         for name in ("priority", "importance"):
@@ -164,7 +178,23 @@ class QSettings(GradientSettings):
 
 
 @dataclass(frozen=True)
-class EnsembleSettings(QSettings):
+class PriorSettings(QSettings):
+    """Hyperparameters common to Q-learners with prior functions."""
+
+    prior_scale: float = field(default=10.0, metadata={"words": ("auto",)})
+    """Prior scale beta, which multiplies the prior function; 0: it has no effect."""
+    prior_gain: float = 1.0
+    """Input gain of the prior network, for array observations: the larger, the less is generalised between
+    observations."""
+    prior_bias: float = 0.0
+    """Standard deviation of the prior network's biases; without biases the prior is linear along each ray from the
+    origin."""
+    prior_advantage: float = 1.0
+    """Multiplies the advantages of a dueling prior."""
+
+
+@dataclass(frozen=True)
+class EnsembleSettings(PriorSettings):
     """Hyperparameters of Q-learners over an ensemble: bsp, bsr, bs, ensemble, and those with a single member."""
 
     num_members: int = 20
@@ -181,17 +211,8 @@ class EnsembleSettings(QSettings):
     """Bootstrap probability that a transition belongs to a member; 1: no bootstrap."""
     prior: str = "network"
     """Prior function: none; network: a random network with the member's architecture; linear; optimal: draws around the
-    optimal values, if the environment knows them (the paper's task-specific knowledge)."""
-    prior_scale: float = field(default=10.0, metadata={"words": ("auto",)})
-    """Prior scale beta, which multiplies the prior function; for prior=optimal, the standard deviation of the draws."""
-    prior_gain: float = 1.0
-    """Input gain of the prior network, for array observations: the larger, the less members generalise between
-    observations."""
-    prior_bias: float = 0.0
-    """Standard deviation of the prior network's biases; without biases the prior is linear along each ray from the
-    origin."""
-    prior_advantage: float = 1.0
-    """Multiplies the advantages of a dueling prior."""
+    optimal values with standard deviation prior_scale, if the environment knows them (the paper's task-specific
+    knowledge)."""
     l2: float = 0.0
     """L2 weight lambda towards the initial weights; 0: none."""
     l2_reading: str = "posterior"
@@ -266,8 +287,8 @@ class BayesByBackpropSettings(QSettings):
 
 
 @dataclass(frozen=True)
-class HypermodelSettings(QSettings):
-    """Hyperparameters of Q-learners over a hypermodel: one network with a random index."""
+class IndexedSettings(PriorSettings):
+    """Hyperparameters common to Q-learners over one network with a random index."""
 
     widths: tuple[int, ...] = (64, 64)
     """Units of each hidden layer; () is linear."""
@@ -280,16 +301,6 @@ class HypermodelSettings(QSettings):
     target_index: str = "same"
     """Indices of targets. same: each index of an update has its own target, which carries uncertainty over many steps
     as the members of an ensemble do; fresh: one new index per transition, as in HyperAgent."""
-    prior_scale: float = field(default=10.0, metadata={"words": ("auto",)})
-    """Prior scale beta, which multiplies the prior function; 0: no prior."""
-    prior_gain: float = 1.0
-    """Input gain of the prior network, for array observations: the larger, the less is generalised between
-    observations."""
-    prior_bias: float = 0.0
-    """Standard deviation of the prior network's biases; without biases the prior is linear along each ray from the
-    origin."""
-    prior_advantage: float = 1.0
-    """Multiplies the advantages of a dueling prior."""
 
     def __post_init__(self) -> None:
         """Check choices and ranges."""
@@ -297,6 +308,35 @@ class HypermodelSettings(QSettings):
         for name in ("index_dim", "num_indices"):
             positive_int(name, getattr(self, name))
         one_of("target_index", self.target_index, TARGET_INDICES)
+
+
+@dataclass(frozen=True)
+class HypermodelSettings(IndexedSettings):
+    """Hyperparameters of Q-learners over a hypermodel: a network whose last layer is linear in the index."""
+
+
+@dataclass(frozen=True)
+class EpinetSettings(IndexedSettings):
+    """Hyperparameters of Q-learners over an epinet: a small network of the index beside a base network."""
+
+    learning_rate: float = 3e-3
+    """Learning rate of the optimizer."""
+    prior_scale: float = field(default=5.0, metadata={"words": ("auto",)})
+    """Prior scale beta, which multiplies the prior functions of the index's components; their sum spreads by
+    sqrt(index_dim) more than one. 0: no prior."""
+    epinet_widths: tuple[int, ...] = (50,)
+    """Units of each hidden layer of the epinet; () is linear."""
+    input_features: bool = True
+    """Whether the epinet sees the observation beside the base network's last hidden layer."""
+    prior: str = "network"
+    """Prior function of each component of the index. network: a random network with the base network's architecture;
+    linear."""
+
+    def __post_init__(self) -> None:
+        """Check choices and ranges."""
+        super().__post_init__()
+        check_widths("epinet_widths", self.epinet_widths)
+        one_of("prior", self.prior, INDEX_PRIORS)
 
 
 @dataclass(frozen=True)

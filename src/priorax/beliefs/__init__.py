@@ -13,10 +13,12 @@ from priorax.beliefs.base import Batch, Belief, BeliefState, Info, draw_values, 
 from priorax.beliefs.counts import Counts, Density, GaussianCount, HashCount, OneHotCount, TableCount
 from priorax.beliefs.dropout import Dropout
 from priorax.beliefs.ensemble import Ensemble
+from priorax.beliefs.epinet import Epinet
 from priorax.beliefs.exact import ExactBayes
 from priorax.beliefs.gaussian_weights import GaussianWeights, bayes_by_backprop, noisy
 from priorax.beliefs.gradient import Adam, RMSProp, gradient_step, stream_losses
 from priorax.beliefs.hypermodel import Hypermodel
+from priorax.beliefs.indexed import Indexed
 from priorax.beliefs.outcomes import Outcomes
 from priorax.beliefs.regularization import L2
 from priorax.beliefs.shared_torso import SharedTorso
@@ -25,7 +27,7 @@ from priorax.checks import one_of
 from priorax.heads import C51, Head, Quantiles, greedy_backup, values_of
 from priorax.networks import MLP, Network
 from priorax.noise import NOISES, Gaussian, Noise
-from priorax.priors import UnitRows
+from priorax.priors import Independent, UnitRows
 
 __all__ = [
     "L2",
@@ -38,6 +40,7 @@ __all__ = [
     "Density",
     "Dropout",
     "Ensemble",
+    "Epinet",
     "ExactBayes",
     "GaussianCount",
     "GaussianWeights",
@@ -101,9 +104,24 @@ def _hypermodel(
     if prior is None and isinstance(network, MLP) and network.widths:
         *hidden, last = network.widths
         prior = UnitRows(dataclasses.replace(network, widths=tuple(hidden)), last, index_dim)
+    return _indexed(Hypermodel, index_dim, noise_std, network=network, prior=prior or network, **settings)
+
+
+def _epinet(
+    network: Network | None = None,
+    prior: Network | None = None,
+    index_dim: int = 8,
+    noise_std: float = 0.0,
+    **settings: Any,
+) -> Method:
+    network = network or MLP()
+    prior = prior or Independent(network, index_dim)
+    return _indexed(Epinet, index_dim, noise_std, network=network, prior=prior, **settings)
+
+
+def _indexed(kind: type[Indexed], index_dim: int, noise_std: float, **settings: Any) -> Method:
     noise = Gaussian(noise_std) if noise_std > 0 else NOISES["none"]
-    belief = Hypermodel(index_dim, network=network, prior=prior or network, perturbed=noise_std > 0, **settings)
-    return Method(belief, noise)
+    return Method(kind(index_dim, perturbed=noise_std > 0, **settings), noise)
 
 
 METHODS: dict[str, Callable[..., Method]] = {
@@ -115,6 +133,7 @@ METHODS: dict[str, Callable[..., Method]] = {
     "noisy": lambda **s: Method(noisy(**s), NOISES["none"]),
     "bbb": lambda **s: Method(bayes_by_backprop(**s), NOISES["none"]),
     "hypermodel": _hypermodel,
+    "epinet": _epinet,
     "c51": functools.partial(_distributional, C51()),
     "qr": functools.partial(_distributional, Quantiles()),
     "count": _count,

@@ -31,6 +31,7 @@ LOOKS: dict[str, Look] = {
     "dropout": Look("dropout", "#8c564b", ">"),
     "bbb": Look("Bayes by Backprop", "#17a2a2", "d"),
     "hypermodel": Look("hypermodel", "#6a3d9a", "H"),
+    "epinet": Look("epinet", "#b15928", "8"),
     "c51": Look("C51", "#e6862b", "p"),
     "qr": Look("QR-DQN", "#bcbd22", "*"),
     "rlsvi": Look("RLSVI, exact", "#000000", "+", "-"),

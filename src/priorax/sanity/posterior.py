@@ -1,14 +1,15 @@
 """Lemma 3: fitting perturbed data with a random regulariser samples from the exact linear-Gaussian posterior."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 import optax
 from scipy import stats
 
-from priorax.beliefs import L2, Ensemble, ExactBayes, Hypermodel, plain_batch
+from priorax.beliefs import L2, Ensemble, Epinet, ExactBayes, Hypermodel, plain_batch
+from priorax.beliefs.indexed import Indexed
 from priorax.fitting import fit
 from priorax.networks import MLP
 from priorax.noise import Gaussian
@@ -18,7 +19,7 @@ from priorax.sanity.check import Check
 NUM_MEMBERS = 2000
 """Number of members, each one sample."""
 INDEX_DIM = 32
-"""Dimension of the index of a hypermodel."""
+"""Dimension of the index of hypermodels and epinets."""
 STEPS = 1000
 SMALLEST_P = 1e-3
 """A correct sampler fails a row with this probability; seeds are fixed, so results do not vary."""
@@ -59,45 +60,54 @@ def lemma_3() -> Iterator[Check]:
                 yield Check("lemma 3", f"{what} of members, {where}", p, f"p-value > {SMALLEST_P}", p > SMALLEST_P)
 
 
-def hypermodel_posterior() -> Iterator[Check]:
-    """Compare the functions of hypermodels at the unit vectors of their index with equation (3), as for `lemma_3`.
+def index_posterior(name: str) -> Iterator[Check]:
+    """Compare the functions of linear beliefs with a random index with equation (3), as for `lemma_3`.
+
+    The functions are those at the indices along the axes, of root-mean-square length.
+
+    Args:
+        name: hypermodel or epinet.
 
     Yields:
         The checks.
     """
     for i, (dim, n, noise_std, prior_variance) in enumerate(PROBLEMS):
         problem = random_problem(i, dim, n, noise_std, prior_variance)
-        theta = hypermodel_weights(problem, jax.random.key(200 + i))
+        theta = index_weights(name, problem, jax.random.key(200 + i))
         p_mean, p_cov = agreement(theta, *exact_posterior(problem))
         where = f"d={dim}, n={n}, σ={noise_std}, λ={prior_variance}"
         for what, p in (("mean", p_mean), ("covariance", p_cov)):
-            yield Check("hypermodel", f"{what} over indices, {where}", p, f"p-value > {SMALLEST_P}", p > SMALLEST_P)
+            yield Check(name, f"{what} over indices, {where}", p, f"p-value > {SMALLEST_P}", p > SMALLEST_P)
 
 
-def hypermodel_weights(problem: Problem, key: jax.Array, num_models: int = 20) -> np.ndarray:
-    """Fit hypermodels to a problem.
+def index_weights(name: str, problem: Problem, key: jax.Array, num_models: int = 20) -> np.ndarray:
+    """Fit linear hypermodels or epinets to a problem.
 
-    The covariance over the indices of one hypermodel has only `INDEX_DIM` degrees of freedom; several have more.
+    The covariance over the indices of one of them has only `INDEX_DIM` degrees of freedom; several have more.
 
     Args:
+        name: hypermodel or epinet.
         problem: The problem.
         key: A PRNG key.
-        num_models: Number of hypermodels.
+        num_models: Number of models.
 
     Returns:
-        Theta of each unit vector of each index, [num_models * INDEX_DIM, dim]: b + W_k + scale * P_k.
+        Theta at the axes of each index, [num_models * INDEX_DIM, dim]: for a hypermodel, b + W_k + scale * P_k.
     """
-    std = float(np.sqrt(problem.prior_variance))
-    belief = Hypermodel(
-        INDEX_DIM,
-        2 * INDEX_DIM,
-        network=MLP((), use_bias=False),
-        prior=Linear(),
-        prior_scale=std,
-        perturbed=True,
-        l2=L2(problem.noise_std**2 / problem.prior_variance, to="zero"),
-        optimizer=OPTIMIZER,
-    )
+    std, linear = float(np.sqrt(problem.prior_variance)), MLP((), use_bias=False)
+    shared: dict[str, Any] = {
+        "network": linear,
+        "prior": Linear(),
+        "perturbed": True,
+        "l2": L2(problem.noise_std**2 / problem.prior_variance, to="zero"),
+        "optimizer": OPTIMIZER,
+    }
+    belief: Indexed
+    if name == "hypermodel":
+        belief = Hypermodel(INDEX_DIM, 2 * INDEX_DIM, prior_scale=std, **shared)
+    else:  # its index is longer by sqrt(INDEX_DIM)
+        scale = std / INDEX_DIM**0.5
+        belief = Epinet(INDEX_DIM, 2 * INDEX_DIM, prior_scale=scale, epinet=linear, sees_index=False, **shared)
     found = []
     for key_model in jax.random.split(key, num_models):
         data = (problem.x, problem.y)

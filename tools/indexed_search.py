@@ -1,9 +1,9 @@
-"""Tries of one-network agents on DeepSea: `python -m tools.hypermodel_search '{"prior_scale": [3, 10]}' --sizes 10 20`.
+"""Tries of one-network agents on DeepSea: `python -m tools.indexed_search '{"prior_scale": [3, 10]}' --sizes 10 20`.
 
 The argument has lists of values by setting; every combination is run with seeds 0 to 2, which no result is shown on. A
 combination goes on to the next size only if all its seeds learned the last one within the budget. Rows are appended to
-results/hypermodel_search.csv; a run that has a row is not repeated. With `--steps`, the time of a step against BSP's
-with K=20 is measured instead, both in turns in one process, with rows in results/hypermodel_steps.csv.
+results/AGENT_search.csv; a run that has a row is not repeated. With `--steps`, the time of a step against BSP's
+with K=20 is measured instead, both in turns in one process, with rows in results/AGENT_steps.csv.
 """
 
 import argparse
@@ -19,14 +19,13 @@ from priorax import train
 from priorax.caching import enable_compilation_cache
 from priorax.experiments.sweep import LEARNED_AFTER
 
-STEP_TIMES = Path(__file__).parent.parent / "results" / "hypermodel_steps.csv"
-PATH = Path(__file__).parent.parent / "results" / "hypermodel_search.csv"
+RESULTS = Path(__file__).parent.parent / "results"
 COLUMNS = ("agent", "changes", "size", "seed", "most_episodes", "episodes_to_learn", "episodes", "steps_per_second")
 BUDGET = {10: 400, 20: 800, 30: 1200, 50: 1400}
 """Most episodes by size."""
 
 
-def one(agent: str, changes: dict[str, Any], size: int, seed: int) -> dict[str, Any]:
+def one(agent: str, changes: dict[str, Any], size: int, seed: int, most: int) -> dict[str, Any]:
     """Run one seed of one combination.
 
     Args:
@@ -34,11 +33,11 @@ def one(agent: str, changes: dict[str, Any], size: int, seed: int) -> dict[str, 
         changes: Changed settings.
         size: Size of DeepSea.
         seed: Seed of the run.
+        most: Most episodes.
 
     Returns:
         The row.
     """
-    most = BUDGET[size]
     result = train(
         agent=agent,
         env="deep_sea",
@@ -70,8 +69,9 @@ def step_times(agent: str, size: int, changes: dict[str, Any]) -> None:
     """
     works = {"bsp": stepper(size), agent: stepper(size, agent=agent, **changes)}
     times = best_interleaved(works, repeats=7)
-    new = not STEP_TIMES.exists()
-    with STEP_TIMES.open("a", newline="") as file:
+    path = RESULTS / f"{agent}_steps.csv"
+    new = not path.exists()
+    with path.open("a", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         if new:
             writer.writerow(("agent", "changes", "size", "milliseconds_per_step", "over_bsp"))
@@ -88,6 +88,7 @@ def main() -> None:
     parser.add_argument("--agent", default="hypermodel")
     parser.add_argument("--sizes", type=int, nargs="+", default=[10, 20])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--most", type=int, default=max(BUDGET.values()), help="most episodes, whatever the size")
     parser.add_argument("--steps", action="store_true", help="measure the time of a step")
     given = parser.parse_args()
     enable_compilation_cache()
@@ -95,7 +96,8 @@ def main() -> None:
         for size in given.sizes:
             step_times(given.agent, size, {name: values[0] for name, values in given.grid.items()})
         return
-    rows = list(csv.DictReader(PATH.open())) if PATH.exists() else []
+    path = RESULTS / f"{given.agent}_search.csv"
+    rows = list(csv.DictReader(path.open())) if path.exists() else []
     known = {(row["agent"], row["changes"], int(row["size"]), int(row["seed"])): row for row in rows}
     for values in itertools.product(*given.grid.values()):
         changes = dict(zip(given.grid, values, strict=True))
@@ -104,9 +106,9 @@ def main() -> None:
             for seed in given.seeds:
                 key = (given.agent, json.dumps(changes, sort_keys=True), size, seed)
                 if key not in known:
-                    known[key] = one(given.agent, changes, size, seed)
-                    new = not PATH.exists()
-                    with PATH.open("a", newline="") as file:
+                    known[key] = one(given.agent, changes, size, seed, min(BUDGET[size], given.most))
+                    new = not path.exists()
+                    with path.open("a", newline="") as file:
                         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
                         if new:
                             writer.writeheader()
