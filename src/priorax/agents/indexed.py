@@ -117,7 +117,7 @@ HYPERMODEL = AgentSpec(
 )
 _EPINET_PRESETS: dict[str, dict[str, Any]] = {
     "paper": {"shared_batch": True},
-    "swingup": {"prior_scale": 7.5},
+    "swingup": {"prior_scale": 2.5},
     "gymnasium": {"prior_scale": 5.0},
     "finite": {"prior_scale": 1.5, "widths": (50,)},
 }
