@@ -177,6 +177,5 @@ def test_the_chosen_settings_are_the_best_of_the_committed_rows():
     results = Path(__file__).parent.parent / "results"
     rows = rows_of("swingup_grid", "full", results)
     for agent, chosen in swingup_grid.CHOSEN.items():
-        tried = {row["changes"] for row in rows if row["name"] == agent}
-        assert tried == {words(changes) for changes in swingup_grid.GRIDS[agent]}, "all twelve were run"
+        assert all(swingup_grid.rows_with(rows, agent, changes) for changes in swingup_grid.GRIDS[agent])
         assert chosen == swingup_grid.best(rows, agent)

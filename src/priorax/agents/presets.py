@@ -51,7 +51,6 @@ PAPER = {
     "learn_every": 0,
 }
 SWINGUP = {
-    "num_members": 10,
     "widths": (50, 50),
     "fourier_features": 256,
     "fourier_lengthscale": 0.5,

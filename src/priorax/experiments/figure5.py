@@ -27,7 +27,6 @@ PLAIN = {
     "squash_inputs": False,
     "prior_gain": 3.0,
     "prior_scale": 15.0,
-    "num_members": 20,
     "learning_rate": 3e-3,
 }
 """BSP on the plain observation: the best settings found for it on the wider region, an update every 4 decisions."""
