@@ -314,9 +314,9 @@ class ThompsonSampler:
         waiting = list(self._pending.values())
         dim = self._dim or 0
         arrays = {
-            "contexts": np.array([row[0] for row in self._history]).reshape(-1, dim),
+            "contexts": np.array([row[0] for row in self._history]).reshape(len(self._history), dim),
             "numbers": np.array([row[1:] for row in self._history], dtype=float).reshape(-1, 3),
-            "pending_contexts": np.array([row[0] for row in waiting]).reshape(-1, dim),
+            "pending_contexts": np.array([row[0] for row in waiting]).reshape(len(waiting), dim),
             "pending_numbers": np.array([row[1:] for row in waiting], dtype=float).reshape(-1, 2),
         }
         arrays["numbers"][:, 2] = np.nan_to_num(arrays["numbers"][:, 2], nan=-1.0)
