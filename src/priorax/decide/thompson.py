@@ -76,7 +76,7 @@ class ThompsonSampler:
         encoding: str = "separate",
         update: str = "fit",
         every: int | None = 1,
-        growth: float = 0.1,
+        growth: float | int = 0.1,
         first: int | None = None,
         window: int | None = None,
         max_pending: int = 100_000,
