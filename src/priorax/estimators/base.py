@@ -37,6 +37,9 @@ SIZES = (BLOCK, 512, 4096)
 split into chunks of the last.
 """
 
+LEAST = 8
+"""Least number of rows to which the inputs of `members` are padded."""
+
 PRIORS: dict[str, Network] = {"linear": Linear(), "fourier": RandomFourier(), "constant": Constant()}
 """Prior functions by name."""
 
@@ -328,6 +331,27 @@ class PriorEnsemble(BaseEstimator):
                 parts.extend(threads.map(chunk, others))
         return [np.concatenate(part) for part in zip(*parts, strict=True)]
 
+    def _member_outputs(self, X: Any, member: int | None) -> np.ndarray:
+        """Compute the outputs of all members, or of one, on few rows with little overhead: [member, n, output, size].
+
+        Rows are padded to a power of two, so that another number of rows rarely compiles anything.
+        """
+        if member is not None and not 0 <= member < self.belief_.num_members:
+            raise ValueError(
+                f"member={member!r} must be None or a whole number from 0 to {self.belief_.num_members - 1}, since "
+                f"the ensemble has {self.belief_.num_members} members; pass another one, or fit with more num_members"
+            )
+        n = X.shape[0]
+        size = max(LEAST, 1 << (n - 1).bit_length()) if n <= SIZES[-1] else -(-n // SIZES[-1]) * SIZES[-1]
+        padded = jax.tree.map(lambda leaf: np.pad(leaf, [(0, size - n), (0, 0)], mode="edge"), self._inputs(X))
+        state = (self.state_.params, self.state_.frozen)
+        found = (
+            _all_outputs(self.belief_, state, padded)
+            if member is None
+            else _outputs_of(self.belief_, state, padded, member)[None]
+        )
+        return np.asarray(found)[:, :n].astype(np.float64)
+
     def save(self, path: Path | str) -> None:
         """Save the fitted estimator to one file of arrays and JSON, without pickle.
 
@@ -357,6 +381,21 @@ class PriorEnsemble(BaseEstimator):
             FileNotFoundError: If the file does not exist.
         """
         return files.load(cls, path, own)
+
+
+@jax.jit
+def _all_outputs(belief: Ensemble, state: Any, x: Any) -> Float[Array, "member row output size"]:
+    def of(parts: Any) -> Array:
+        return jax.vmap(lambda row: belief.output(parts[0], parts[1], row))(x)
+
+    few = jax.tree.leaves(x)[0].shape[0] <= BLOCK
+    return jax.vmap(of)(state) if few else jax.lax.map(of, state)
+
+
+@jax.jit
+def _outputs_of(belief: Ensemble, state: Any, x: Any, member: int | Array) -> Float[Array, "row output size"]:
+    params, frozen = jax.tree.map(lambda leaf: leaf[member], state)
+    return jax.vmap(lambda row: belief.output(params, frozen, row))(x)
 
 
 def largest_plausible(losses: dict[float, np.ndarray]) -> float:

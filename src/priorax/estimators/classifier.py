@@ -364,6 +364,25 @@ class PriorEnsembleClassifier(ClassifierMixin, PriorEnsemble):
         members = np.moveaxis(self._proba(self._asked(X), _all_proba)[0], 0, 1)
         return self._per_output(members[self._drawn_members(num_samples, random_state)])
 
+    def members(self, X: Any, member: int | None = None) -> Any:
+        """Predict with each member, or with one: what decisions draw from.
+
+        These are the members' own functions: base rates are not mixed in far from the data, where members that differ
+        are what exploration needs. It is made for few rows at a time.
+
+        Args:
+            X: Inputs [n, features], dense or sparse.
+            member: Number of the member, from 0; None evaluates all of them.
+
+        Returns:
+            Probabilities [members, n, classes], of one member [n, classes]; a list of these for several outputs.
+
+        Raises:
+            ValueError: If there is no such member, or X does not match the model.
+        """
+        proba = softmax(self._member_outputs(self._asked(X), member), axis=-1)
+        return self._per_output(proba if member is None else proba[0])
+
     def _per_output(self, proba: np.ndarray) -> Any:
         """Split [..., output, class] into one array per output, with its own classes; rows sum to one exactly."""
         parts = []

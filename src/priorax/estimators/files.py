@@ -28,6 +28,18 @@ def save(model: Any, path: Path | str) -> None:
         model: The fitted estimator.
         path: The file to write.
     """
+    files.write(path, pack(model))
+
+
+def pack(model: Any) -> files.Content:
+    """Describe a fitted estimator by arrays and JSON.
+
+    Args:
+        model: The fitted estimator.
+
+    Returns:
+        The content of its file.
+    """
     params = {name: storage.describe(value, name) for name, value in model._fit_params.items()}
     if not isinstance(model._fit_params["random_state"], int | None):
         params["random_state"] = None
@@ -38,7 +50,7 @@ def save(model: Any, path: Path | str) -> None:
     }
     rows = {PREFIX + name: vars(model)[name] for name in ROWS if name in vars(model)}
     arrays = {**storage.state_arrays(model.state_), **rows}
-    files.write(path, files.Content(type(model).__name__, {"params": params, "fitted": fitted}, arrays))
+    return files.Content(type(model).__name__, {"params": params, "fitted": fitted}, arrays)
 
 
 def load(cls: type, path: Path | str, own: dict[str, Any]) -> Any:
@@ -56,7 +68,24 @@ def load(cls: type, path: Path | str, own: dict[str, Any]) -> Any:
         BadFile: If the file was not written by priorax, is damaged, or is inconsistent.
         FileNotFoundError: If the file does not exist.
     """
-    content = files.read(path)
+    return unpack(cls, files.read(path), path, own)
+
+
+def unpack(cls: type, content: files.Content, path: Path | str, own: dict[str, Any]) -> Any:
+    """Build a fitted estimator from arrays and JSON.
+
+    Args:
+        cls: Class of the estimator; the content must be one of that class.
+        content: The content, as returned by `pack`.
+        path: The file that it is from, for messages.
+        own: Parameters that are custom code, by name.
+
+    Returns:
+        The fitted estimator.
+
+    Raises:
+        BadFile: If the content is inconsistent.
+    """
     if content.kind != cls.__name__:
         raise BadFile(f"{path} holds a {content.kind:.100}, not a {cls.__name__}; load it with that class")
     with files.reading(path):

@@ -327,6 +327,26 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
         members = self._unscale(self._members(self._asked(X)))
         return self._flat(members[self._drawn_members(num_samples, random_state)])
 
+    def members(self, X: Any, member: int | None = None) -> np.ndarray:
+        """Evaluate the function of each member, or of one: what decisions draw from.
+
+        It is made for few rows at a time: one row takes a fraction of a millisecond. Values agree with those of
+        `predict` and `sample` up to the rounding of float32.
+
+        Args:
+            X: Inputs [n, features], dense or sparse.
+            member: Number of the member, from 0; None evaluates all of them.
+
+        Returns:
+            Values [members, n] or [members, n, outputs]; of one member [n] or [n, outputs].
+
+        Raises:
+            ValueError: If there is no such member, or X does not match the model.
+        """
+        out = self._member_outputs(self._asked(X), member)
+        values = self._flat(self._unscale(out[..., 0]))
+        return values if member is None else values[0]
+
     def _members(self, X: Any) -> np.ndarray:
         """Compute the standardised mean of every member on X, [member, n, output]."""
         return np.moveaxis(self._chunks(X, _values_and_noise, _only_values)[0], 0, 1)
