@@ -259,6 +259,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", default=list(PARTS), help=f"some of {', '.join(PARTS)}")
     parser.add_argument("--seeds", type=int, default=10, help="number of seeds, from 5 on")
+    parser.add_argument("--tasks", nargs="*", default=[], help="only these tasks, such as branin; by default all")
     arguments = parser.parse_args()
     enable_compilation_cache()
     rows = list(read_rows(PATH)) if PATH.exists() else []
@@ -266,7 +267,7 @@ def main() -> None:
         measure, pairs = PARTS[part]
         seeds = range(FIRST_SHOWN, FIRST_SHOWN + (1 if part == "time" else arguments.seeds))
         for seed in seeds:
-            for task, method in pairs:
+            for task, method in [pair for pair in pairs if not arguments.tasks or pair[0] in arguments.tasks]:
                 stamp = {"part": part, "task": task, "method": method, "seed": seed}
                 if not any(all(row.get(k) == v for k, v in stamp.items()) for row in rows):
                     rows += [{**stamp, **row} for row in measure(task, method, seed)]

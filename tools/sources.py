@@ -264,6 +264,19 @@ def pivot(file: str, row: str, by: str, column: str, more: str = "", **options: 
     return table([(row, *map(str, heads)), *((str(line), *(cell(line, head) for head in heads)) for line in lines)])
 
 
+@source("medians")
+def medians(file: str, row: str, by: str, column: str, form: str = ".3g", **values: str) -> str:
+    """A table of medians with their 95% intervals, one line for each value of `row`, one column for each of `by`."""
+    mine = select(file_rows(file), **values)
+    lines, heads = (list(dict.fromkeys(found[name] for found in mine)) for name in (row, by))
+
+    def cell(line: Any, head: Any) -> str:
+        found = median_interval([each[column] for each in mine if each[row] == line and each[by] == head])
+        return f"{found.value:{form}} [{found.low:{form}}, {found.high:{form}}]"
+
+    return table([(row, *map(str, heads)), *((str(line), *(cell(line, head) for head in heads)) for line in lines)])
+
+
 @source("regrets")
 def regrets(file: str = "bandits") -> str:
     """A table of the regret of each belief as a multiple of exact Thompson sampling's, and how it grows."""
