@@ -53,7 +53,7 @@ ALTERED = (
 
 def test_the_command_fails_when_committed_measurements_are_altered(tmp_path, monkeypatch, capsys):
     root = numbers.ROOT
-    wanted = [*numbers.texts(), *(root / "results").glob("*.csv"), *(root / "results").glob("*.json")]
+    wanted = [*numbers.texts(), *(root / "results").rglob("*.csv"), *(root / "results").rglob("*.json")]
     for path in [*wanted, root / "benchmarks" / "results.json"]:
         copy = tmp_path / path.relative_to(root)
         copy.parent.mkdir(parents=True, exist_ok=True)
