@@ -128,6 +128,7 @@ def logged(n=120, seed=0):
     return Logs(contexts, [("left", "right")[arm] for arm in arms], rewards, np.full(n, 0.5))
 
 
+@pytest.mark.slow
 def test_what_is_logged_is_learned_and_the_policy_is_worth_what_replay_says():
     model = PriorEnsembleRegressor(6, hidden_widths=(20,), steps=300, batch_size=64, learning_rate=1e-2)
     sampler = ThompsonSampler(["left", "right"], model).warm_start(logged())
@@ -215,6 +216,7 @@ def test_a_damaged_or_wrong_file_is_refused(tmp_path):
         ThompsonSampler.load(tmp_path / "nothing")
 
 
+@pytest.mark.slow
 def test_a_linear_bandit_is_learned():
     """Regret far below that of random choice."""
     random = np.random.default_rng(0)

@@ -292,6 +292,7 @@ def test_it_plays_a_bandit():
     assert late.mean() < 0.5 * early.mean()
 
 
+@pytest.mark.slow
 def test_features_are_the_last_hidden_layer_of_every_network():
     x, image = jnp.asarray(X[0]), jnp.ones((12, 12))
     cases = [
