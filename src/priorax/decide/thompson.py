@@ -489,7 +489,7 @@ def default_model() -> PriorEnsembleRegressor:
     """Make the ensemble that samplers use by default.
 
     It takes few steps, so that fitting again is fast and members do not learn the noise of rewards; they differ by
-    their priors only, since data noise did not help (`benchmarks/decide.py`).
+    their priors only.
 
     Returns:
         The unfitted estimator.
