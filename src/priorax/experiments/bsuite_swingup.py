@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from priorax.envs.jax.bsuite_cartpole import NUM_DIFFICULTIES
 from priorax.experiments.bsuite_rules import GOOD_EPISODE, published_scores, swingup_score
 from priorax.experiments.sweep import task
+from priorax.experiments.swingup import NewTransitions
 from priorax.report.plots import legend_below, panels
 from priorax.report.rows import Row, where
 from priorax.training.backends.scan import ScanBackend
@@ -32,15 +33,11 @@ class RewardedSteps:
     """Counts the rewarded steps of a run. A step is rewarded by 1, and an action that moves costs 0.1 per step."""
 
     def __init__(self) -> None:
-        self.looked_at = 0
+        self.new = NewTransitions()
         self.steps = 0
 
     def __call__(self, backend: ScanBackend) -> dict[str, float]:
-        buffer = backend.live.replay
-        rewards = np.asarray(buffer.data.transition.reward)
-        slots = np.arange(self.looked_at, int(buffer.time)) % len(rewards)
-        self.looked_at = int(buffer.time)
-        self.steps += int(np.maximum(np.ceil(rewards[slots] - 1e-3), 0).sum())
+        self.steps += int(np.maximum(np.ceil(self.new(backend).reward - 1e-3), 0).sum())
         return {"rewarded_steps": float(self.steps)}
 
 

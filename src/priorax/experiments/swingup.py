@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from priorax.agents import Agent
 from priorax.analysis.parallel import Task
 from priorax.envs.jax.cartpole import CartpoleState, CartpoleSwingup
+from priorax.replay import Transition
 from priorax.report.rows import Row, column, where
 from priorax.training.backends.scan import ScanBackend
 from priorax.training.records import Result
@@ -27,6 +28,21 @@ CELL = np.array([0.4, 1.5, 0.3, 0.75])
 """Resolution of angle, angular velocity, cart position and velocity at which states count as distinct."""
 
 
+class NewTransitions:
+    """The transitions that were inserted into replay since the last look."""
+
+    def __init__(self) -> None:
+        self.looked_at = 0
+
+    def __call__(self, backend: ScanBackend) -> Transition:
+        buffer = backend.live.replay
+        stored, time = buffer.data.transition, int(buffer.time)
+        capacity = len(stored.reward)
+        slots = np.arange(max(self.looked_at, time - capacity), time) % capacity
+        self.looked_at = time
+        return jax.tree.map(lambda ring: np.asarray(ring[slots]), stored)
+
+
 class Diagnostics:
     """Diagnostics of a run.
 
@@ -35,22 +51,18 @@ class Diagnostics:
     """
 
     def __init__(self) -> None:
+        self.new = NewTransitions()
         self.cells: set[bytes] = set()
-        self.looked_at = 0
         self.rewarded = 0
         self.evaluated = -1
         self.greedy = np.nan
 
     def __call__(self, backend: ScanBackend) -> dict[str, float]:
-        buffer = backend.live.replay
-        capacity, time = len(buffer.data.transition.reward), int(buffer.time)
-        stored = buffer.data.transition
-        slots = np.arange(max(self.looked_at, time - capacity), time) % capacity
-        self.looked_at = time
-        obs = np.asarray(stored.next_obs[slots], float)
+        new = self.new(backend)
+        obs = np.asarray(new.next_obs, float)
         place = np.stack([np.arctan2(obs[:, 1], obs[:, 0]), obs[:, 2], obs[:, 3], obs[:, 4]], axis=1)
         self.cells.update(row.tobytes() for row in np.floor(place / CELL).astype(np.int16))
-        self.rewarded += int(jnp.sum(stored.reward[slots] > 0))
+        self.rewarded += int(np.sum(new.reward > 0))
         episodes = int(backend.live.episodes)
         if episodes // EVALUATE_EVERY > self.evaluated:
             self.evaluated = episodes // EVALUATE_EVERY
