@@ -116,8 +116,8 @@ def test_what_bsuite_leaves_open_follows_from_the_seed_and_lanes_differ():
 
 
 def test_our_port_of_swingup_and_bsuites_have_one_scale():
-    assert bsuite_world("cartpole_swingup/3").input_scale == BsuiteCartpole(3).input_scale
-    assert bsuite_world("cartpole/3").input_scale == ()
+    assert bsuite_world("cartpole_swingup/3").inputs.scale == BsuiteCartpole(3).inputs.scale
+    assert bsuite_world("cartpole/3").inputs.scale == ()
 
 
 def test_held_actions_sum_what_bsuite_pays():
@@ -186,7 +186,7 @@ def test_bounds_give_the_scale_and_whole_numbers_are_actions_from_their_lowest()
         [np.zeros((1, 2)), dm_env.transition(0.0, np.zeros((1, 2)))], sees, specs.BoundedArray((), int, -1, 1)
     )
     world = DmEnvWorld([env])
-    assert world.input_scale == (0.25, 1.0) and world.num_actions == 3
+    assert world.inputs.scale == (0.25, 1.0) and world.num_actions == 3
     world.reset(0)
     world.step(np.array([0]))
     assert env.done == ["reset", -1]

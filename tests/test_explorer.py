@@ -272,7 +272,7 @@ def test_small_grids_of_codes_are_learned_from_as_numbers():
             return np.full((7, 7, 3), 10, np.uint8), super().reset(seed=seed)[1]
 
     agent = Explorer(lambda: Grid(space), **FEW).learn(30)
-    assert agent.trainer.setup.names["preset"] == "gymnasium" and agent.trainer.backend.world.input_scale == (0.1,)
+    assert agent.trainer.setup.names["preset"] == "gymnasium" and agent.trainer.backend.world.inputs.scale == (0.1,)
     assert agent.predict(space.sample()) in (0, 1)
     with pytest.raises(ValueError, match=r"at least 36 x 36 pixels.*torso='small' \(from 20 pixels\)"):
         Explorer(lambda: Parts(SPACES.Box(0, 255, (24, 24, 3), np.uint8)), **{**FEW, "widths": ()}, torso="nature")
@@ -376,7 +376,7 @@ def test_continuous_actions_are_learned_in_as_the_message_says():
 @pytest.mark.slow
 def test_gymnax_by_name_runs_on_the_host_and_in_the_compiled_loop():
     agent = Explorer("gymnax:CartPole-v1", **FEW).learn(60)
-    np.testing.assert_allclose(agent.trainer.backend.world.input_scale, [1 / 4.8, 1, 1 / 0.41887903, 1], rtol=1e-5)
+    np.testing.assert_allclose(agent.trainer.backend.world.inputs.scale, [1 / 4.8, 1, 1 / 0.41887903, 1], rtol=1e-5)
     result = train("bsp", "gymnax:FrozenLake-misc", episodes=3, changes={"num_members": 3})
     assert result.episodes == 3 and result.preset == "finite"
     with pytest.raises(ValueError, match="CartPole-v1"):

@@ -345,7 +345,7 @@ def test_any_gymnasium_environment_is_trained_in_by_name(env):
 
 def test_what_is_known_of_a_gymnasium_environment_reaches_the_agent():
     world = make_world("gymnasium:MountainCar-v0", 2)
-    np.testing.assert_allclose(world.input_scale, [1 / 1.2, 1 / 0.07], rtol=1e-5)
+    np.testing.assert_allclose(world.inputs.scale, [1 / 1.2, 1 / 0.07], rtol=1e-5)
     assert world.num_states is None
     assert make_world("gymnasium:Taxi-v4", 2).num_states == 500
 

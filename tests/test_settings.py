@@ -14,6 +14,7 @@ from priorax import names
 from priorax.agents import PRESETS, AgentSpec, Settings, agent_spec, agents, build, register, registry, settings
 from priorax.agents.setting_values import checked, from_json, hints, meanings, parse
 from priorax.agents.settings import EnsembleSettings, QSettings
+from priorax.envs.inputs import Inputs
 from priorax.envs.interface import Interface, Sight, TaskSpec, interface_of_environment
 from priorax.envs.jax.cartpole import CartpoleSwingup
 from priorax.networks import FourierCode
@@ -22,9 +23,9 @@ TABLE = json.loads((Path(__file__).parent / "data" / "agents.json").read_text())
 SCALE = (1.0, 0.5, 2.0, 1.0, 0.1)
 INTERFACES = {
     "states": Interface(Sight((), (), "int32"), 2, num_states=400, horizon=20),
-    "numbers": Interface(Sight((5,), (5,), "float32"), 3, input_scale=SCALE),
+    "numbers": Interface(Sight((5,), (5,), "float32"), 3, inputs=Inputs(SCALE)),
     "pictures": Interface(Sight((4, 84, 84), (4, 84, 84), "uint8"), 4),
-    "continuous": Interface(Sight((5,), (5,), "float32"), 1, bound=1.0, input_scale=SCALE),
+    "continuous": Interface(Sight((5,), (5,), "float32"), 1, bound=1.0, inputs=Inputs(SCALE)),
 }
 NEW_SETTINGS = {"fourier_features": 0, "fourier_lengthscale": 0.5, "fourier_grouped": 0.0, "squash_inputs": False}
 """Settings that are newer than the table; at these values they change nothing."""
@@ -341,7 +342,7 @@ def test_help_lists_what_the_registries_have(capsys, monkeypatch):
 
 
 def with_inputs(interface):
-    return dataclasses.replace(interface, input_groups=((0, 1, 2), (3, 4)), input_knees=(0.0, 0.0, 1.0, 0.5, 0.0))
+    return dataclasses.replace(interface, inputs=Inputs(SCALE, ((0, 1, 2), (3, 4)), (0.0, 0.0, 1.0, 0.5, 0.0)))
 
 
 def test_fourier_features_reach_networks_priors_and_d4pg():
@@ -367,18 +368,18 @@ def test_codes_of_vectors_are_refused_for_states_and_images(changes):
 
 
 def test_what_an_environment_does_not_say_is_refused():
-    with pytest.raises(ValueError, match="needs an environment with `input_knees`; pass squash_inputs=False"):
+    with pytest.raises(ValueError, match=r"needs an environment with `inputs.knees`; pass squash_inputs=False"):
         build("bsp", settings("bsp", squash_inputs=True), INTERFACES["numbers"])
-    with pytest.raises(ValueError, match=r"fourier_grouped=0.5 needs an environment with `input_groups`"):
+    with pytest.raises(ValueError, match=r"fourier_grouped=0.5 needs an environment with `inputs.groups`"):
         build("bsp", settings("bsp", fourier_features=8, fourier_grouped=0.5), INTERFACES["numbers"])
 
 
 def test_groups_and_knees_of_an_environment_are_in_its_interface_and_in_json():
     env = CartpoleSwingup()
     shown = interface_of_environment(env, ())
-    assert shown.input_groups == env.input_groups and shown.input_knees == env.input_knees
+    assert shown.inputs == env.inputs
     assert Interface.from_json(json.loads(json.dumps(shown.as_json()))) == shown
-    assert shown.task_spec().input_knees == env.input_knees
+    assert shown.task_spec().inputs == env.inputs
 
 
 @pytest.mark.parametrize("name", ["fourier_features", "fourier_lengthscale", "fourier_grouped"])

@@ -67,13 +67,13 @@ def scale_of(settings: GradientSettings, task: TaskSpec) -> tuple[float, ...]:
     Raises:
         ValueError: If observations are to be squashed, and the environment does not say where.
     """
-    scale = tuple(task.input_scale) if settings.scale_inputs else ()
+    scale = tuple(task.inputs.scale) if settings.scale_inputs else ()
     if not settings.squash_inputs:
         return scale
-    if not task.input_knees:
-        raise ValueError("squash_inputs=True needs an environment with `input_knees`; pass squash_inputs=False")
-    plain = scale or (1.0,) * len(task.input_knees)
-    return tuple(1 / knee if knee > 0 else factor for knee, factor in zip(task.input_knees, plain, strict=True))
+    if not task.inputs.knees:
+        raise ValueError("squash_inputs=True needs an environment with `inputs.knees`; pass squash_inputs=False")
+    plain = scale or (1.0,) * len(task.inputs.knees)
+    return tuple(1 / knee if knee > 0 else factor for knee, factor in zip(task.inputs.knees, plain, strict=True))
 
 
 def code_of(settings: GradientSettings, task: TaskSpec) -> FourierCode | None:
@@ -96,17 +96,17 @@ def code_of(settings: GradientSettings, task: TaskSpec) -> FourierCode | None:
             f"fourier_features={settings.fourier_features} and squash_inputs={settings.squash_inputs} need array "
             "observations, and this environment has state indices; pass 0 and False"
         )
-    if settings.fourier_grouped > 0 and not task.input_groups:
+    if settings.fourier_grouped > 0 and not task.inputs.groups:
         raise ValueError(
-            f"fourier_grouped={settings.fourier_grouped} needs an environment with `input_groups`; pass "
+            f"fourier_grouped={settings.fourier_grouped} needs an environment with `inputs.groups`; pass "
             "fourier_grouped=0"
         )
     return FourierCode(
         settings.fourier_features,
         settings.fourier_lengthscale,
-        task.input_groups if settings.fourier_grouped > 0 else (),
+        task.inputs.groups if settings.fourier_grouped > 0 else (),
         settings.fourier_grouped,
-        tuple(i for i, knee in enumerate(task.input_knees) if knee > 0) if settings.squash_inputs else (),
+        tuple(i for i, knee in enumerate(task.inputs.knees) if knee > 0) if settings.squash_inputs else (),
     )
 
 

@@ -12,10 +12,8 @@ Optional members:
 
 - `num_states`: observations are state indices below it.
 - `action_bound`: actions are arrays of `num_actions` numbers between minus and plus this bound.
-- `input_scale`: factors that scale each component of an observation to about one. (The spaces of gymnax provide these
+- `inputs`: scale and structure of the components of an observation (`Inputs`). (The spaces of gymnax provide these
   three.)
-- `input_groups`: components of an observation that belong together, as tuples of indices; `input_knees`: the magnitude
-  of each component above which differences matter less, 0 for none. Both serve agents with Fourier features.
 - `horizon`: maximum number of steps of an episode.
 - `params(key)`: draws the parameters of the environment.
 - `info["steps"]`: environment steps taken, if more than one (see `Held`).
@@ -28,7 +26,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
-from priorax.envs.bounds import scale_of_bounds
+from priorax.envs.inputs import UNKNOWN, Inputs
 
 
 @runtime_checkable
@@ -105,45 +103,21 @@ def num_states(env: Any) -> int | None:
     return None if count is None else int(count)
 
 
-def input_scale(env: Any) -> tuple[float, ...]:
-    """Return the factors that scale each component of an observation to about one.
+def inputs_of(env: Any) -> Inputs:
+    """Return what an environment says about the components of its observations.
 
     Args:
         env: A compiled environment.
 
     Returns:
-        One factor per component; empty if unknown.
+        Its `inputs`, or what its observation space says; unknown fields are empty.
     """
-    if hasattr(env, "input_scale"):
-        return env.input_scale
+    if hasattr(env, "inputs"):
+        return env.inputs
     space = _space(env, "observation_space")
     if not hasattr(space, "low") or len(space.shape) != 1:
-        return ()
-    return scale_of_bounds(*(np.broadcast_to(bound, space.shape) for bound in (space.low, space.high)))
-
-
-def input_groups(env: Any) -> tuple[tuple[int, ...], ...]:
-    """Return the components of an observation that belong together.
-
-    Args:
-        env: An environment, compiled or a vector of environments.
-
-    Returns:
-        Groups of indices; empty if unknown.
-    """
-    return tuple(tuple(group) for group in getattr(env, "input_groups", ()))
-
-
-def input_knees(env: Any) -> tuple[float, ...]:
-    """Return the magnitude of each component of an observation above which differences matter less.
-
-    Args:
-        env: An environment, compiled or a vector of environments.
-
-    Returns:
-        One magnitude per component, 0 for none; empty if unknown.
-    """
-    return tuple(getattr(env, "input_knees", ()))
+        return UNKNOWN
+    return Inputs.from_bounds(*(np.broadcast_to(bound, space.shape) for bound in (space.low, space.high)))
 
 
 def _space(env: Any, name: str) -> Any:

@@ -12,7 +12,8 @@ import jax
 import numpy as np
 
 from priorax.convnets import SMALL_NET, least_side
-from priorax.envs.base import action_bound, input_groups, input_knees, input_scale, num_states
+from priorax.envs.base import action_bound, inputs_of, num_states
+from priorax.envs.inputs import UNKNOWN, Inputs
 
 SMALLEST_PICTURE = least_side(SMALL_NET)
 """Minimum height and width in pixels for convolutions. Smaller byte arrays, such as MiniGrid's, are treated as vectors.
@@ -80,8 +81,8 @@ class TaskSpec:
     """Number of discrete actions, or dimension of continuous ones."""
     num_states: int | None = None
     """Number of states, if observations are state indices; None if they are arrays."""
-    input_scale: tuple[float, ...] = ()
-    """Factors that scale each component of an observation to about one; empty if unknown."""
+    inputs: Inputs = UNKNOWN
+    """Scale and structure of the components of an observation."""
     bound: float | None = None
     """Bound of continuous actions; None if actions are discrete."""
     horizon: int | None = None
@@ -90,10 +91,6 @@ class TaskSpec:
     """Shape of one observation, as the networks see it; None if observations are pytrees, or the shape is unknown."""
     optimal_values: Any = dataclasses.field(default=None, compare=False)
     """Optimal values [state, action], if the environment provides them and the agent's settings require them."""
-    input_groups: tuple[tuple[int, ...], ...] = ()
-    """Components of an observation that belong together, by index; empty if unknown."""
-    input_knees: tuple[float, ...] = ()
-    """Magnitude of each component above which differences matter less, 0 for none; empty if unknown."""
 
 
 @dataclass(frozen=True)
@@ -110,14 +107,10 @@ class Interface:
     """Bound of continuous actions; None if actions are discrete."""
     num_states: int | None = None
     """Number of states, if observations are state indices."""
-    input_scale: tuple[float, ...] = ()
-    """Factors that scale each component of an observation to about one."""
+    inputs: Inputs = UNKNOWN
+    """Scale and structure of the components of an observation."""
     horizon: int | None = None
     """Maximum number of steps of an episode, if known."""
-    input_groups: tuple[tuple[int, ...], ...] = ()
-    """Components of an observation that belong together, by index."""
-    input_knees: tuple[float, ...] = ()
-    """Magnitude of each component above which differences matter less, 0 for none."""
 
     def batch(self, obs: Any) -> tuple[np.ndarray, bool]:
         """Convert observations to a batch, as the networks see them.
@@ -146,17 +139,7 @@ class Interface:
             The specification.
         """
         shape = tuple(self.sight.frame_shape)
-        return TaskSpec(
-            self.num_actions,
-            self.num_states,
-            self.input_scale,
-            self.bound,
-            self.horizon,
-            shape,
-            optimal_values,
-            self.input_groups,
-            self.input_knees,
-        )
+        return TaskSpec(self.num_actions, self.num_states, self.inputs, self.bound, self.horizon, shape, optimal_values)
 
     def as_json(self) -> dict[str, Any]:
         """Return the interface as JSON, for run.json."""
@@ -177,9 +160,7 @@ class Interface:
             KeyError: If a field is missing.
         """
         sight = {**found["sight"], **{name: tuple(found["sight"][name]) for name in ("shape", "frame_shape")}}
-        groups = tuple(tuple(group) for group in found.get("input_groups", ()))
-        numbers = {name: tuple(found.get(name, ())) for name in ("input_scale", "input_knees")}
-        return cls(**{**found, **numbers, "sight": Sight(**sight), "input_groups": groups})
+        return cls(**{**found, "sight": Sight(**sight), "inputs": Inputs.from_json(found["inputs"])})
 
 
 def interface_of(world: Any) -> Interface:
@@ -197,9 +178,7 @@ def interface_of(world: Any) -> Interface:
         int(world.num_actions),
         getattr(world, "first_action", 0),
         num_states=getattr(world, "num_states", None),
-        input_scale=tuple(getattr(world, "input_scale", ())),
-        input_groups=input_groups(world),
-        input_knees=input_knees(world),
+        inputs=getattr(world, "inputs", UNKNOWN),
     )
 
 
@@ -221,10 +200,8 @@ def interface_of_environment(env: Any, params: Any) -> Interface | None:
         int(env.num_actions),
         bound=action_bound(env),
         num_states=num_states(env),
-        input_scale=tuple(input_scale(env)),
+        inputs=inputs_of(env),
         horizon=getattr(env, "horizon", None),
-        input_groups=input_groups(env),
-        input_knees=input_knees(env),
     )
 
 
@@ -243,7 +220,7 @@ def task_spec_of(env: Any, params: Any, optimal_values: Any = None) -> TaskSpec:
     if shown is not None:
         return shown.task_spec(optimal_values)
     bound, horizon = action_bound(env), getattr(env, "horizon", None)
-    return TaskSpec(int(env.num_actions), num_states(env), input_scale(env), bound, horizon, None, optimal_values)
+    return TaskSpec(int(env.num_actions), num_states(env), inputs_of(env), bound, horizon, None, optimal_values)
 
 
 def is_picture(shape: tuple[int, ...], dtype: Any) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from priorax.envs.host.atari import Atari, cells
+from priorax.envs.inputs import UNKNOWN
 
 STEPS = 8
 """Number of cells per continuous component between zero and its bound."""
@@ -118,7 +119,7 @@ def measure(world: Any) -> Callable[[np.ndarray], list[bytes]]:
     """
     if isinstance(world, Atari):
         return cells
-    scale = getattr(world, "input_scale", ())
+    scale = getattr(world, "inputs", UNKNOWN).scale
     if len(world.frame_shape) == 1 and scale:
         steps = STEPS * np.asarray(scale)
         return lambda frames: _digests(np.floor(frames * steps).astype(np.int64))

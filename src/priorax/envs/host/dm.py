@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from priorax.checks import checked_seed, one_of, positive_int
-from priorax.envs.bounds import scale_of_bounds
 from priorax.envs.host.vector import NOT_RESET, VectorStep, channels_first, checked_actions, first_seed
+from priorax.envs.inputs import UNKNOWN, Inputs
 from priorax.envs.interface import Sight, is_picture
 from priorax.envs.jax.bsuite_cartpole import BsuiteCartpole
 
@@ -65,10 +65,8 @@ class DmEnvWorld:
         self.num_actions = int(acts.maximum) - self.first_action + 1
         self.num_states: int | None = None
         """Number of states, if observations are state indices."""
-        self.input_scale: tuple[float, ...] = ()
-        self.input_groups: tuple[tuple[int, ...], ...] = ()
-        self.input_knees: tuple[float, ...] = ()
-        """Factors that scale each component of an observation to about one; empty if its bounds are unknown."""
+        self.inputs = UNKNOWN
+        """Scale and structure of the components of an observation; without a scale if its bounds are unknown."""
         self.frame_shape: tuple[int, ...] = ()
         self.frame_dtype: np.dtype = np.dtype(np.int32)
         shape, channels_last = tuple(sees.shape), False
@@ -90,10 +88,10 @@ class DmEnvWorld:
             self.frame_dtype = np.dtype(np.uint8)
             self.frame_shape, channels_last = channels_first(self.frame_shape)
             if not is_picture(self.frame_shape, self.frame_dtype):
-                self.input_scale = (1 / 255,)
+                self.inputs = Inputs((1 / 255,))
         elif bounded and len(self.frame_shape) == 1:
             bounds = (np.broadcast_to(bound, sees.shape) for bound in (sees.minimum, sees.maximum))
-            self.input_scale = scale_of_bounds(*(bound.reshape(self.frame_shape) for bound in bounds))
+            self.inputs = Inputs.from_bounds(*(bound.reshape(self.frame_shape) for bound in bounds))
         return channels_last
 
     def reset(self, seed: int) -> np.ndarray:
@@ -217,9 +215,7 @@ def bsuite_world(bsuite_id: str, results: Path | str | None = None, *, lanes: in
 
     world = DmEnvWorld(make(0), one_hot=experiment in ONE_HOT, hold=hold, make=make)
     if experiment in COMPILED:
-        same = COMPILED[experiment]
-        world.input_scale, world.input_groups = same.input_scale, same.input_groups
-        world.input_knees = same.input_knees
+        world.inputs = COMPILED[experiment].inputs
     return world
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float32, PRNGKeyArray, PyTree
 
 from priorax.checks import checked_seed, positive_int
-from priorax.envs.bounds import scale_of_bounds
+from priorax.envs.inputs import UNKNOWN, Inputs
 from priorax.envs.interface import Sight, is_picture, parts_of
 
 
@@ -107,7 +107,7 @@ class CompiledWorld:
     """Frames per observation."""
 
     def __init__(self, env: Any, num_envs: int, params: Any = None) -> None:
-        from priorax.envs.base import action_bound, input_groups, input_knees, input_scale, num_states
+        from priorax.envs.base import action_bound, inputs_of, num_states
 
         if action_bound(env) is not None:
             raise ValueError(
@@ -127,9 +127,7 @@ class CompiledWorld:
         self.frame_shape: tuple[int, ...] = tuple(seen.shape)
         self.frame_dtype = np.dtype(seen.dtype)
         self.num_states: int | None = num_states(env)
-        self.input_scale: tuple[float, ...] = input_scale(env)
-        self.input_groups: tuple[tuple[int, ...], ...] = input_groups(env)
-        self.input_knees: tuple[float, ...] = input_knees(env)
+        self.inputs = inputs_of(env)
         self._key: PRNGKeyArray | None = None
         self._places = np.arange(self.num_envs)
         self._time = 0
@@ -239,8 +237,8 @@ class GymnasiumWorld:
         """Number that the environment uses for action 0."""
         self.num_states: int | None = None
         """Number of states, if observations are state indices."""
-        self.input_scale: tuple[float, ...] = ()
-        """Factors that scale each component of an observation to about one; empty if its bounds are unknown."""
+        self.inputs = UNKNOWN
+        """Scale and structure of the components of an observation; without a scale if its bounds are unknown."""
         first_state, channels_last = 0, False
         shape: tuple[int, ...] = tuple(sees.shape or ())
         self.frame_shape = shape
@@ -252,13 +250,13 @@ class GymnasiumWorld:
             self.frame_dtype = np.dtype(np.uint8)
             self.frame_shape, channels_last = channels_first(shape)
             if not is_picture(self.frame_shape, self.frame_dtype):  # small codes, such as MiniGrid's
-                self.input_scale = (1 / max(1, int(np.max(env.reset(seed=0)[0]))),)
+                self.inputs = Inputs((1 / max(1, int(np.max(env.reset(seed=0)[0]))),))
         elif not np.issubdtype(sees.dtype, np.number) and sees.dtype != np.bool_:
             raise ValueError(
                 f"env has observations of type {sees.dtype}, which must be numeric; wrap it to convert them"
             )
         elif len(self.frame_shape) == 1:
-            self.input_scale = scale_of_bounds(sees.low, sees.high)
+            self.inputs = Inputs.from_bounds(sees.low, sees.high)
         self.sight = Sight(
             shape, self.frame_shape, self.frame_dtype.name, first_state, channels_last=channels_last, parts=parts
         )

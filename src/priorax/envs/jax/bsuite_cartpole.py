@@ -13,6 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from priorax.envs.inputs import Inputs
+
 CART, POLE, LENGTH, GRAVITY, FORCE = 1.0, 0.1, 0.5, 9.8, 10.0
 STEP, STEPS = 0.01, 1001
 """Seconds per step, and the step at which the summed time exceeds 10 s."""
@@ -48,19 +50,13 @@ class BsuiteCartpole:
         return 3
 
     @property
-    def input_scale(self) -> tuple[float, ...]:
-        """Factors that convert observations to metres and seconds, as in `CartpoleSwingup`."""
-        return (3.0, 1.2, 1.0, 1.0, 0.2, 1.0, 1.0, 1.0)
-
-    @property
-    def input_groups(self) -> tuple[tuple[int, ...], ...]:
-        """The cart, and the pole."""
-        return (0, 1, 6), (2, 3, 4, 7)
-
-    @property
-    def input_knees(self) -> tuple[float, ...]:
-        """0.3 m, 1 m/s, 1 rad/s, as in `CartpoleSwingup`."""
-        return (0.3 / EDGE, 1 / EDGE, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0)
+    def inputs(self) -> Inputs:
+        """Cart and pole; scales and knees are those of `CartpoleSwingup` in metres and seconds."""
+        return Inputs(
+            scale=(3.0, 1.2, 1.0, 1.0, 0.2, 1.0, 1.0, 1.0),
+            groups=((0, 1, 6), (2, 3, 4, 7)),
+            knees=(0.3 / EDGE, 1 / EDGE, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0),
+        )
 
     @property
     def horizon(self) -> int:

@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from priorax.checks import positive, positive_int
+from priorax.envs.inputs import Inputs
 
 CART, POLE, CENTRE, INERTIA = 1.0, 0.1, 0.5, 0.0094245927672955976
 """Masses of cart and pole, distance of the pole's centre of mass from the hinge, and its inertia about that centre."""
@@ -78,18 +79,9 @@ class CartpoleSwingup:
         return None if self.pushes else 1.0
 
     @property
-    def input_scale(self) -> tuple[float, ...]:
-        return (1.0, 1.0, 0.2, 1.0, 0.4)
-
-    @property
-    def input_groups(self) -> tuple[tuple[int, ...], ...]:
-        """The pole, and the cart."""
-        return (0, 1, 2), (3, 4)
-
-    @property
-    def input_knees(self) -> tuple[float, ...]:
-        """1 rad/s, 0.3 m, 1 m/s."""
-        return (0.0, 0.0, 1.0, 0.3, 1.0)
+    def inputs(self) -> Inputs:
+        """Pole and cart; the knees are 1 rad/s, 0.3 m and 1 m/s."""
+        return Inputs(scale=(1.0, 1.0, 0.2, 1.0, 0.4), groups=((0, 1, 2), (3, 4)), knees=(0.0, 0.0, 1.0, 0.3, 1.0))
 
     @property
     def horizon(self) -> int:
