@@ -12,6 +12,7 @@ from priorax.agents import Agent
 from priorax.analysis.parallel import Task
 from priorax.envs.jax.cartpole import CartpoleState, CartpoleSwingup
 from priorax.replay import Transition
+from priorax.report.intervals import median_interval
 from priorax.report.rows import Row, column, where
 from priorax.training.backends.scan import ScanBackend
 from priorax.training.records import Result
@@ -201,7 +202,13 @@ def first_learned(rows: list[Row], name: str, seed: int) -> int | None:
     return next((row["episode"] for row in where(rows, name=name, seed=seed) if row["greedy"] > LEARNED), None)
 
 
-HEADER = ("agent", "first rewarded by episode", "learned by episode", "return at the end, by seed", "median")
+HEADER = (
+    "agent",
+    "first rewarded by episode",
+    "learned by episode",
+    "return at the end, by seed",
+    "median, 95% interval",
+)
 
 
 def lines(rows: list[Row], looks: dict[str, tuple[str, str]]) -> list[tuple[str, ...]]:
@@ -223,5 +230,5 @@ def lines(rows: list[Row], looks: dict[str, tuple[str, str]]) -> list[tuple[str,
                 for when in (first_reward, first_learned)
             )
             returns = ", ".join(f"{value:.0f}" for value in last.values())
-            found.append((label, first, learned, returns, f"{np.median(list(last.values())):.0f}"))
+            found.append((label, first, learned, returns, median_interval(list(last.values())).words(".0f")))
     return found
