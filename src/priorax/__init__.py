@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from priorax.estimators import PriorEnsembleClassifier, PriorEnsembleRegressor
     from priorax.fitting import fit
     from priorax.storage import save
+    from priorax.training.distil import distil
     from priorax.training.explorer import Explorer
     from priorax.training.policy import load
     from priorax.training.trainer import train
@@ -18,6 +19,7 @@ __all__ = [
     "PriorEnsembleClassifier",
     "PriorEnsembleRegressor",
     "__version__",
+    "distil",
     "fit",
     "load",
     "save",
@@ -28,6 +30,7 @@ _HOMES = {
     "Explorer": "training.explorer",
     "PriorEnsembleClassifier": "estimators",
     "PriorEnsembleRegressor": "estimators",
+    "distil": "training.distil",
     "fit": "fitting",
     "load": "training.policy",
     "save": "storage",

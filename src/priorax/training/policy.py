@@ -7,19 +7,26 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from priorax import storage
 from priorax.agents import Agent, agent_spec, build
 from priorax.agents.deploy import Values, best, values
 from priorax.agents.deploy import deploy as deployed_of
+from priorax.agents.q_learner import AgentState, QLearner
 from priorax.agents.setting_values import from_json
+from priorax.beliefs import Belief, BeliefState
 from priorax.checks import one_of
 from priorax.envs.interface import Interface
-from priorax.files import BadFile
-from priorax.storage import restore_tree
+from priorax.files import BadFile, Content, read, reading, write
+from priorax.replay import Replay
+from priorax.storage import describe, rebuild, refuse_size, restore_state, restore_tree, state_arrays
 from priorax.training.checkpoint import Checkpoints
 from priorax.training.run_files import read_config
+
+KIND = "policy"
+"""Kind of the files of `Policy.save`."""
 
 
 class Policy:
@@ -62,7 +69,7 @@ class Policy:
             one_of("deploy", deploy, ("mean",))
             actions = np.asarray(_exploited(self.agent, self._deployed, batch))
             return actions[0] if single else actions
-        found = values(self.agent, self._deployed, batch)
+        found = self.values_of(batch)
         member = int(self._rng.integers(len(found.members))) if deploy == "member" else 0
         if isinstance(deploy, (int, np.integer)) and not isinstance(deploy, bool):
             if not 0 <= deploy < len(found.members):
@@ -85,8 +92,37 @@ class Policy:
             ValueError: If an observation has the wrong shape.
         """
         batch, single = self.interface.batch(obs)
-        found = values(self.agent, self._deployed, batch)
+        found = self.values_of(batch)
         return Values(found.mean[0], found.spread[0], found.members[:, 0]) if single else found
+
+    def values_of(self, batch: np.ndarray) -> Values:
+        """Evaluate the Q-values of all members on a batch of observations as the networks see them.
+
+        Args:
+            batch: Observations, as of `interface.batch`.
+
+        Returns:
+            Mean, standard deviation and each member's values, [..., observation, action].
+        """
+        return values(self.agent, self._deployed, batch)
+
+    def save(self, path: Path | str) -> None:
+        """Write the policy alone to a file, without replay and target network; `priorax.load` reads it.
+
+        Args:
+            path: The file to write.
+
+        Raises:
+            ValueError: If the agent has no belief, as planners and d4pg, or holds NaN or infinity.
+        """
+        belief = getattr(self.agent, "belief", None)
+        if belief is None:
+            raise ValueError(
+                f"a policy of a {type(self.agent).__name__} is saved with its run only; pass the folder of the run to "
+                "priorax.load"
+            )
+        about = {"belief": describe(belief, "belief"), "interface": self.interface.as_json()}
+        write(path, Content(KIND, about, state_arrays(self.state.belief)))
 
     @functools.cached_property
     def _deployed(self) -> Any:
@@ -102,11 +138,12 @@ def load(path: Path | str, **own: Any) -> Any:
     """Load a trained policy or a fitted belief.
 
     Args:
-        path: Folder of a run (`priorax train`, `Explorer.save`), or a file of `priorax.save`.
+        path: Folder of a run (`priorax train`, `Explorer.save`), or a file of `Policy.save` or `priorax.save`.
         **own: For a file: the parts that are custom code, by field name.
 
     Returns:
-        For a run, its `Policy`, with `predict` and `values`; for a file, a belief and its state.
+        For a run or a file of `Policy.save`, the `Policy`, with `predict` and `values`; for a file of `priorax.save`, a
+        belief and its state.
 
     Raises:
         BadFile: If files are damaged.
@@ -114,13 +151,39 @@ def load(path: Path | str, **own: Any) -> Any:
     """
     path = Path(path)
     if not path.is_dir():
-        return storage.load(path, **own)
+        content = read(path)
+        return _from_file(path, content, own) if content.kind == KIND else storage.load(path, **own)
     if not (path / "run.json").is_file():
         raise ValueError(f"{str(path)!r} contains no run (no run.json); pass the folder of a run")
     config = read_config(path)
     interface = interface_in(config, path)
     agent = _rebuilt(config, interface, path)
     return Policy(agent, restored(path, agent, interface), interface)
+
+
+def q_policy(belief: Belief, state: BeliefState, interface: Interface) -> Policy:
+    """Create the policy of a belief over Q-values.
+
+    Args:
+        belief: The belief.
+        state: Its state.
+        interface: Observations and actions of the environment.
+
+    Returns:
+        The policy, of a Q-learner that has nothing to replay.
+    """
+    replay = Replay(1, belief.num_streams, batch_size=1, paths=belief.pays_bonus)
+    return Policy(QLearner(belief, replay), AgentState(state, (), jnp.zeros((), int)), interface)
+
+
+def _from_file(path: Path, content: Content, own: Mapping[str, Any]) -> Policy:
+    """Build a policy from a file of `Policy.save`."""
+    with reading(path):
+        interface = Interface.from_json(content.description["interface"])
+        belief = rebuild(content.description["belief"], own, content.largest)
+        refuse_size("frame_shape", interface.sight.frame_shape, content.largest)
+        obs = jax.ShapeDtypeStruct(interface.sight.frame_shape, np.dtype(interface.sight.dtype))
+        return q_policy(belief, restore_state(belief, obs, content.arrays), interface)
 
 
 def interface_in(config: Mapping[str, Any], path: Path) -> Interface:
