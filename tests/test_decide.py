@@ -101,7 +101,7 @@ def test_the_doubly_robust_estimate_is_unbiased_with_a_wrong_model_and_its_stand
     found = []
     for _ in range(2000):
         context = random.integers(2, size=100)
-        arm = np.array([random.choice(3, p=logging[c]) for c in context])
+        arm = np.sum(random.random((100, 1)) > np.cumsum(logging, axis=1)[context, :-1], axis=1)
         reward = means[context, arm] + 0.1 * random.standard_normal(100)
         found.append(policy_value(policy[context], wrong[context], arm, reward, logging[context, arm]))
     for name in ("doubly_robust", "ips"):
