@@ -5,7 +5,7 @@ import numpy as np
 import optax
 import pytest
 
-from conftest import forward, init, observe, update
+from conftest import init, observe, update
 from priorax import beliefs
 from priorax.beliefs import (
     L2,
@@ -25,9 +25,8 @@ from priorax.heads import C51
 from priorax.networks import MLP, Layer
 
 KEY = jax.random.key(0)
-functions = eqx.filter_jit(lambda belief, *rest: belief.functions(*rest))
 draw_values = eqx.filter_jit(beliefs.draw_values)
-X = jnp.asarray(np.random.default_rng(0).standard_normal((16, 3)))
+X = np.random.default_rng(0).standard_normal((16, 3)).astype(np.float32)
 Y = X[:, :2] ** 2
 NETWORK = MLP((6, 5))
 
@@ -52,16 +51,16 @@ def test_an_ensemble_is_k_networks_trained_apart(settings):
     """Vmapped equals looped, to rounding: member k of K is a one-member ensemble with its state and stream."""
     belief = Ensemble(num_members=3, network=NETWORK, num_outputs=2, **settings)
     single = Ensemble(num_members=1, network=NETWORK, num_outputs=2, **settings)
-    state, batch = init(belief, KEY, X[0]), own_batch(3)
+    state, batch = jax.tree.map(np.asarray, (init(belief, KEY, X[0]), own_batch(3)))
     after, info = state, None
     for _ in range(5):
         after, info = update(belief, after, batch, KEY)
     for k in range(3):
-        alone = jax.tree.map(lambda leaf, k=k: leaf[k : k + 1], state)
-        own = jax.tree.map(lambda leaf, k=k: leaf[k : k + 1], batch)
+        alone, own = jax.tree.map(lambda leaf, k=k: leaf[k : k + 1], (state, batch))
         for _ in range(5):
             alone, one = update(single, alone, own, KEY)
-        np.testing.assert_allclose(one.loss[0], info.loss[k], rtol=1e-5)
+        np.testing.assert_allclose(np.asarray(one.loss)[0], np.asarray(info.loss)[k], rtol=1e-5)
+        alone, after = jax.tree.map(np.asarray, (alone, after))
         jax.tree.map(lambda a, b, k=k: np.testing.assert_allclose(a[0], b[k], atol=1e-6), alone.params, after.params)
 
 
@@ -118,7 +117,7 @@ def test_each_belief_reads_an_l2_as_its_own_equation_does(belief, factor):
     bare = eqx.tree_at(lambda b: b.l2.weight, belief, 0.0)
     state, batch = init(belief, KEY, X[0]), plain_batch(X, Y[:, :1])
     with_it, without = (float(update(b, state, batch, KEY)[1].loss[0]) for b in (belief, bare))
-    size = sum(float(jnp.sum(leaf**2)) for leaf in jax.tree.leaves(state.params))
+    size = sum(np.sum(np.asarray(leaf) ** 2) for leaf in jax.tree.leaves(state.params))
     assert with_it - without == pytest.approx(0.1 * factor * size, rel=1e-3)
 
 
@@ -136,9 +135,10 @@ def test_l2_anchors_are_the_start_a_separate_draw_or_zero():
 def test_a_dropout_draw_is_one_mask_and_draws_differ():
     belief = Dropout(p_keep=0.5, network=MLP((50,)))
     state = init(belief, KEY, X[0])
-    masks = belief.draw(state, KEY)
+    masks = jax.jit(belief.draw)(state, KEY)
     assert set(np.unique(masks[0])) == {0.0, 2.0}
-    np.testing.assert_array_equal(belief.value(state, masks, X[0]), belief.value(state, masks, X[0]))
+    value = jax.jit(belief.value)
+    np.testing.assert_array_equal(value(state, masks, X[0]), value(state, masks, X[0]))
     assert len(np.unique(draw_values(belief, state, KEY, X[:1], 20))) > 15
 
 
@@ -146,7 +146,7 @@ def test_dropout_keeps_the_mean_of_a_linear_layer():
     belief = Dropout(p_keep=0.3, network=MLP((200,)))
     state = init(belief, KEY, X[0])
     mean = np.mean(draw_values(belief, state, KEY, X[:3], 4000), axis=0)
-    whole = jax.vmap(lambda x: belief.network.apply(state.params, x))(X[:3])
+    whole = jax.jit(jax.vmap(lambda x: belief.network.apply(state.params, x)))(X[:3])
     np.testing.assert_allclose(mean, whole, atol=0.08)
 
 
@@ -157,7 +157,7 @@ def test_dropout_needs_hidden_units():
 
 def test_factorised_noise_is_an_outer_product_shared_with_the_bias():
     belief = noisy("factorised", network=NETWORK)
-    layer = belief.draw(init(belief, KEY, X[0]), KEY)[0]
+    layer = jax.jit(lambda key: belief.draw(belief.init(key, X[0]), key)[0])(KEY)
     assert isinstance(layer, Layer)
     assert np.linalg.matrix_rank(np.asarray(layer.weight)) == 1
     ratio = np.asarray(layer.weight) / np.asarray(layer.bias)
@@ -170,7 +170,7 @@ def test_noisy_networks_start_with_their_authors_spread():
     independent = noisy("independent", network=NETWORK)
     state = init(independent, KEY, X[0])
     np.testing.assert_allclose(state.params.spread[1].weight, 0.017, rtol=1e-6)
-    noise = np.asarray(independent.draw(state, KEY)[1].weight)
+    noise = np.asarray(jax.jit(independent.draw)(state, KEY)[1].weight)
     assert np.linalg.matrix_rank(noise) == min(noise.shape)
 
 
@@ -186,7 +186,7 @@ def test_noisy_networks_start_with_their_authors_means(noise, square):
         assert np.abs(layer.bias).max() > 0
         np.testing.assert_allclose(both.std(), limit / 3**0.5, rtol=0.1)
     own = init(noisy(noise, network=network, means="network"), KEY, X[0]).params.mean
-    jax.tree.map(np.testing.assert_array_equal, own, network.init(KEY, X[0], 1))
+    jax.tree.map(np.testing.assert_array_equal, own, jax.jit(lambda key: network.init(key, X[0], 1))(KEY))
 
 
 def test_kl_is_that_of_two_gaussians():
@@ -196,7 +196,7 @@ def test_kl_is_that_of_two_gaussians():
     mean = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(state.params.mean)])
     theta = mean + 0.4 * np.random.default_rng(0).standard_normal((200_000, len(mean)))
     log_ratio = -np.log(0.4) - ((theta - mean) / 0.4) ** 2 / 2 + theta**2 / 2
-    assert float(belief.kl(state.params)) == pytest.approx(log_ratio.sum(axis=1).mean(), rel=0.01)
+    assert float(jax.jit(belief.kl)(state.params)) == pytest.approx(log_ratio.sum(axis=1).mean(), rel=0.01)
 
 
 def test_bayes_by_backprop_finds_the_exact_posterior_of_one_weight():
@@ -216,7 +216,7 @@ def test_bayes_by_backprop_finds_the_exact_posterior_of_one_weight():
 
     state = jax.lax.fori_loop(0, 4000, step, init(belief, KEY, jnp.zeros(1)))
     exact = ExactBayes(noise_std=0.5)
-    mean, cov = exact.posterior(observe(exact, init(exact, KEY, x[0]), batch))
+    mean, cov = jax.jit(exact.posterior)(observe(exact, init(exact, KEY, x[0]), batch))
     assert float(state.params.mean[0].weight[0, 0]) == pytest.approx(float(mean[0, 0]), abs=0.03)
     std = float(jax.nn.softplus(state.params.spread[0].weight[0, 0]))
     assert std == pytest.approx(float(cov[0, 0]) ** 0.5, rel=0.15)
@@ -227,11 +227,11 @@ def test_exact_bayes_is_equation_3():
     state = init(belief, KEY, X[0])
     for part in (slice(0, 5), slice(5, 16)):
         state = observe(belief, state, plain_batch(X[part], Y[part]))
-    mean, cov = belief.posterior(state)
+    mean, cov = jax.jit(belief.posterior)(state)
     precision = X.T @ X / 4 + np.eye(3) / 0.5
     np.testing.assert_allclose(cov, np.linalg.inv(precision), rtol=1e-4)
     np.testing.assert_allclose(mean, np.linalg.solve(precision, X.T @ Y / 4 + 0.3 / 0.5), rtol=1e-4)
-    draws = np.stack([belief.draw(state, jax.random.key(s)) for s in range(3000)])
+    draws = np.asarray(jax.jit(jax.vmap(lambda k: belief.draw(state, k)))(jax.random.split(KEY, 3000)))
     np.testing.assert_allclose(draws.mean(axis=0), mean, atol=0.06)
     np.testing.assert_allclose(np.cov(draws[:, :, 0].T), cov, atol=0.03)
 
@@ -268,7 +268,7 @@ def test_outcomes_read_the_head_as_if_it_were_a_posterior():
     state = init(belief, KEY, X[0])
     draws = np.asarray(draw_values(belief, state, KEY, X[:1], 500))
     assert set(np.unique(draws.round(5))) <= set(np.asarray(base.head.atoms).round(5))
-    np.testing.assert_allclose(draws.mean(axis=0)[0], base.value(state, jnp.asarray(0), X[0]), atol=0.06)
+    np.testing.assert_allclose(draws.mean(axis=0)[0], jax.jit(base.value)(state, 0, X[0]), atol=0.06)
     assert np.abs(np.corrcoef(draws[:, 0].T)[0, 1]) < 0.2
 
 
@@ -279,17 +279,19 @@ def test_every_method_of_table_1_answers_the_protocol(name):
     if name in ("ensemble", "bs", "bsr", "bsp"):
         settings["num_members"] = 3
     belief, _ = method(name, **settings)
-    state = init(belief, KEY, X[0])
-    target = jax.vmap(jax.vmap(belief.head.encode))(jnp.asarray(Y[:, :1]))
-    batch = plain_batch(X, target, belief.num_streams)
-    state = observe(belief, state, batch)
-    for i in range(3):
-        state, info = update(belief, state, batch, jax.random.fold_in(KEY, i))
-    assert info.loss.shape == (belief.num_streams,)
-    out = forward(belief, state, X, KEY)
+
+    @jax.jit
+    def live(key):
+        target = jax.vmap(jax.vmap(belief.head.encode))(Y[:, :1])
+        batch = plain_batch(X, target, belief.num_streams)
+        state = belief.observe(belief.init(key, X[0]), batch)
+        state, info = jax.lax.scan(lambda s, k: belief.update(s, batch, k), state, jax.random.split(key, 3))
+        return info.loss, belief.forward(state, key, X, shared=True), belief.functions(state, key, X, 7)
+
+    losses, out, a = live(KEY)
+    assert losses.shape == (3, belief.num_streams)
     assert out.shape == (belief.num_streams, 16, 1, belief.head.size)
-    a, b = (np.asarray(functions(belief, state, KEY, X, 7)) for _ in range(2))
-    np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(a, live(KEY)[2])
     assert np.all(np.isfinite(a))
 
 
@@ -347,12 +349,12 @@ def test_sweeping_a_number_compiles_nothing_anew():
     def value(belief, state):
         nonlocal traced
         traced += 1
-        return belief.value(state, jnp.asarray(0), X[0])
+        return belief.value(state, jnp.asarray(0), jnp.asarray(X[0]))
 
     def make(scale):
         return Ensemble(num_members=2, network=MLP((4,)), prior=MLP((4,)), prior_scale=scale)
 
-    state = make(1.0).init(KEY, X[0])
+    state = init(make(1.0), KEY, X[0])
     values = [float(value(make(scale), state)[0]) for scale in (0.0, 1.0, 2.0)]
     assert traced == 1
     assert values[2] - values[1] == pytest.approx(values[1] - values[0], rel=1e-4)

@@ -6,8 +6,12 @@ from priorax.analysis import conformance
 from priorax.cli import main
 from priorax.names import AGENTS
 
-QUICK = ("bsp", "rlsvi")
-EVERY = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in AGENTS]
+FAST = {("bsp", "scan"), ("bsp", "host"), ("rlsvi", "scan")}
+EVERY = [
+    pytest.param(agent, backend, marks=() if (agent, backend) in FAST else pytest.mark.slow)
+    for backend in ("scan", "host")
+    for agent in AGENTS
+]
 HAS = {
     "bsp": {"members differ", "masks", "priorities"},
     "bsr": {"members differ", "masks", "priorities"},
@@ -29,8 +33,7 @@ HAS = {
 }
 
 
-@pytest.mark.parametrize("agent", EVERY)
-@pytest.mark.parametrize("backend", ["scan", "host"])
+@pytest.mark.parametrize(("agent", "backend"), EVERY)
 def test_every_agent_behaves_or_is_refused_with_a_remedy(agent, backend):
     found = conformance.check(agent, backend)
     if (agent, backend) == ("d4pg", "host"):

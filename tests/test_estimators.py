@@ -164,7 +164,16 @@ def test_parameters_set_after_a_fit_change_nothing_before_the_next(tmp_path):
     assert everything(model)[1].shape == (20, 9)
 
 
-def test_a_users_own_prior_sees_raw_x_and_ours_see_standardised_x():
+@pytest.mark.parametrize(
+    "own",
+    [
+        Function,
+        pytest.param(lambda function: (lambda key, x: (), lambda params, x: function(x)), marks=pytest.mark.slow),
+        pytest.param(lambda function: OwnClass(function), marks=pytest.mark.slow),
+    ],
+    ids=["function", "pair", "class"],
+)
+def test_a_users_own_prior_sees_raw_x_and_ours_see_standardised_x(own):
     seen = []
 
     def spy(x):
@@ -172,11 +181,9 @@ def test_a_users_own_prior_sees_raw_x_and_ours_see_standardised_x():
         return jnp.zeros(1)
 
     raw = 1000 + X[:30]
-    for own in (Function(spy), (lambda key, x: (), lambda params, x: spy(x)), OwnClass(spy)):
-        seen.clear()
-        PriorEnsembleRegressor(**{**SMALL, "steps": 1}, prior=own).fit(raw, Y[:30])
-        jax.effects_barrier()
-        np.testing.assert_allclose(np.min(seen, axis=0), raw.min(axis=0), rtol=1e-6)
+    PriorEnsembleRegressor(**{**SMALL, "steps": 1}, prior=own(spy)).fit(raw, Y[:30])
+    jax.effects_barrier()
+    np.testing.assert_allclose(np.min(seen, axis=0), raw.min(axis=0), rtol=1e-6)
 
 
 @dataclass(frozen=True)
@@ -200,7 +207,8 @@ def test_standardisation_makes_units_irrelevant():
 
 
 @pytest.mark.parametrize(
-    "prior", [None, "network", "fourier", *(pytest.param(p, marks=pytest.mark.slow) for p in ("linear", "constant"))]
+    "prior",
+    ["network", "fourier", *(pytest.param(prior, marks=pytest.mark.slow) for prior in (None, "linear", "constant"))],
 )
 def test_priors_by_name(prior):
     model = PriorEnsembleRegressor(**{**SMALL, "steps": 50}, prior=prior).fit(X, Y)

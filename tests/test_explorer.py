@@ -27,8 +27,8 @@ def test_values_are_the_members_their_mean_and_their_spread(learned):
     assert found.members.shape == (4, 5, 2)
     np.testing.assert_allclose(found.mean, found.members.mean(axis=0), rtol=1e-5)
     np.testing.assert_allclose(found.spread, found.members.std(axis=0), rtol=1e-5)
-    belief = learned.trainer.backend.agent.belief
-    by_hand = jnp.stack([belief.value(learned.state.belief, jnp.asarray(k), jnp.asarray(batch[2])) for k in range(4)])
+    value = jax.jit(learned.trainer.backend.agent.belief.value)
+    by_hand = np.stack([value(learned.state.belief, jnp.asarray(k), batch[2]) for k in range(4)])
     np.testing.assert_allclose(found.members[:, 2], by_hand, rtol=1e-4, atol=1e-5)
     one = learned.values(batch[2])
     np.testing.assert_allclose(one.members, found.members[:, 2], rtol=1e-4, atol=1e-5)
@@ -176,7 +176,15 @@ class Corridor(gymnasium.Env):
         return self.cell, -1.0, self.cell == 5, self.time == 20, {}
 
 
-@pytest.mark.parametrize("env", [Corridor(), Corridor, gymnasium.vector.SyncVectorEnv([Corridor] * 2)])
+@pytest.mark.parametrize(
+    "env",
+    [
+        pytest.param(Corridor(), marks=pytest.mark.slow),
+        Corridor,
+        gymnasium.vector.SyncVectorEnv([Corridor] * 2),
+    ],
+    ids=["object", "function", "vector"],
+)
 def test_objects_functions_and_vectors_are_learned_in_with_their_own_numbering(env, tmp_path):
     changes = {**FEW, "learning_rate": 1e-2, "target_period": 1, "clip": None, "double_q": False}
     changes |= {"widths": (20, 20), "batch_size": 32, "learn_every": 1}
@@ -221,7 +229,12 @@ SPACES = gymnasium.spaces
     ("space", "shape", "dtype"),
     [
         (SPACES.Dict({"a": SPACES.Box(-1, 1, (2,)), "b": SPACES.Discrete(3)}), (5,), np.float32),
-        (SPACES.Tuple([SPACES.Discrete(2), SPACES.Box(0, 9, (2, 2), np.float64)]), (6,), np.float32),
+        pytest.param(
+            SPACES.Tuple([SPACES.Discrete(2), SPACES.Box(0, 9, (2, 2), np.float64)]),
+            (6,),
+            np.float32,
+            marks=pytest.mark.slow,
+        ),
         pytest.param(SPACES.MultiBinary(4), (4,), np.float32, marks=pytest.mark.slow),
         pytest.param(SPACES.MultiDiscrete([2, 3]), (5,), np.float32, marks=pytest.mark.slow),
         pytest.param(SPACES.Box(0, 10, (3,), np.int16), (3,), np.float32, marks=pytest.mark.slow),

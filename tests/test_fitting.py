@@ -107,7 +107,15 @@ def test_a_validation_split_stops_early_and_keeps_the_best():
     assert len(result.losses) < 20_000
 
 
-@pytest.mark.parametrize("belief", [Dropout(network=MLP((8,))), noisy(network=MLP((8,))), method("count").belief])
+@pytest.mark.parametrize(
+    "belief",
+    [
+        Dropout(network=MLP((8,))),
+        pytest.param(noisy(network=MLP((8,))), marks=pytest.mark.slow),
+        pytest.param(method("count").belief, marks=pytest.mark.slow),
+    ],
+    ids=["dropout", "noisy", "count"],
+)
 def test_beliefs_that_are_no_ensemble_are_validated_too(belief):
     result = fit(belief, (X[:60], RANDOM.standard_normal(60)), key=KEY, steps=3000, validation_fraction=0.3, patience=1)
     assert result.stopped_early

@@ -24,6 +24,10 @@ def test_processes_that_tests_start_find_the_cache():
 def test_one_worker_runs_a_file(request):
     here = [item for item in request.session.items if item.path == request.path]
     assert {item.get_closest_marker("xdist_group").args for item in here} == {("test_harness",)}
+    if request.config.getoption("loadgroup", False):  # in a worker, whose groups are told by names
+        assert request.node.nodeid.endswith("@test_harness"), (
+            "pytest-xdist does not group; see pytest in pyproject.toml"
+        )
 
 
 @pytest.fixture

@@ -82,9 +82,9 @@ def test_c51_quantiles_are_outcomes():
 
 
 def test_quantile_loss_is_least_at_the_quantiles():
-    """Trained on draws of a normal distribution, the outputs become its quantiles."""
+    """Trained on a normal distribution, here at a thousand evenly spaced levels, the outputs become its quantiles."""
     head = Quantiles(9, huber=0.01)
-    data = jnp.asarray(np.random.default_rng(0).standard_normal(5000))
+    data = jnp.asarray(stats.norm.ppf((np.arange(1000) + 0.5) / 1000))
 
     def loss(out):
         return jnp.mean(jax.vmap(lambda y: head.loss(out, head.encode(y)))(data))

@@ -43,7 +43,7 @@ def test_steps_stop_where_unseen_rows_no_longer_improve():
     assert np.mean(selected.predict(new) ** 2) < 0.7 * np.mean(every.predict(new) ** 2)
 
 
-@pytest.mark.parametrize("noise", ["none", "exponential"])
+@pytest.mark.parametrize("noise", ["none", pytest.param("exponential", marks=pytest.mark.slow)])
 def test_noise_that_leaves_out_no_rows_takes_all_steps(noise):
     model = PriorEnsembleRegressor(**{**SMALL, "steps": 200}, noise=noise, patience=1).fit(X, Y)
     assert model.best_step_ == model.n_iter_ == 200
@@ -204,7 +204,9 @@ def test_the_largest_prior_scale_that_rows_do_not_speak_against():
     assert largest_plausible({1.0: losses}) == 1.0
 
 
-@pytest.mark.parametrize("kind", [PriorEnsembleRegressor, PriorEnsembleClassifier])
+@pytest.mark.parametrize(
+    "kind", [PriorEnsembleRegressor, pytest.param(PriorEnsembleClassifier, marks=pytest.mark.slow)]
+)
 def test_the_prior_scale_can_be_chosen_by_unseen_rows(kind, tmp_path):
     y = Y if kind is PriorEnsembleRegressor else Y > 0
     model = kind(**{**SMALL, "steps": 200}, prior_scale="auto").fit(X, y)

@@ -46,6 +46,7 @@ KEY = jax.random.key(0)
 functions = eqx.filter_jit(lambda belief, *rest: belief.functions(*rest))
 second = eqx.filter_jit(lambda belief, state, x: belief.member_output(state, jnp.asarray(1), x))
 spread = eqx.filter_jit(lambda belief, *rest: belief.spread(*rest))
+prior_values = eqx.filter_jit(lambda belief, state, x: belief.prior_values(state, x))
 X = np.random.default_rng(0).standard_normal((60, 3)).astype(np.float32)
 Y = X @ np.array([1.0, -2.0, 0.5], np.float32)
 
@@ -143,24 +144,31 @@ def test_all_its_members_are_its_functions_and_a_draw_is_one_of_them():
     np.testing.assert_allclose(LINES.member_output(state, index, X[0])[:, 0], found[int(index), 0], rtol=1e-4)
 
 
-@pytest.mark.parametrize("validation_fraction", [None, 0.2])
-def test_it_is_fitted(validation_fraction):
+@pytest.mark.parametrize(
+    ("validation_fraction", "own_batches"),
+    [
+        (None, True),
+        (0.2, False),
+        pytest.param(None, False, marks=pytest.mark.slow),
+        pytest.param(0.2, True, marks=pytest.mark.slow),
+    ],
+)
+def test_it_is_fitted(validation_fraction, own_batches):
     """Every member finds the line, whatever its prior; with own minibatches as well."""
-    for own_batches in (False, True):
-        result = fit(
-            LINES,
-            (X, Y),
-            key=KEY,
-            noise="bootstrap",
-            steps=600,
-            batch_size=16,
-            validation_fraction=validation_fraction,
-            own_batches=own_batches,
-        )
-        found = np.asarray(functions(LINES, result.state, KEY, X))[:, :, 0]
-        np.testing.assert_allclose(found, np.broadcast_to(Y, found.shape), atol=0.05)
-        start = init(LINES, jax.random.split(KEY, 4)[0], X[0])
-        np.testing.assert_array_equal(result.state.frozen, start.frozen)
+    result = fit(
+        LINES,
+        (X, Y),
+        key=KEY,
+        noise="bootstrap",
+        steps=600,
+        batch_size=16,
+        validation_fraction=validation_fraction,
+        own_batches=own_batches,
+    )
+    found = np.asarray(functions(LINES, result.state, KEY, X))[:, :, 0]
+    np.testing.assert_allclose(found, np.broadcast_to(Y, found.shape), atol=0.05)
+    start = init(LINES, jax.random.split(KEY, 4)[0], X[0])
+    np.testing.assert_array_equal(result.state.frozen, start.frozen)
 
 
 @pytest.mark.parametrize("wrap", [lambda belief: belief, lambda belief: Counts(belief, GaussianCount())])
@@ -332,7 +340,7 @@ def test_a_wrapped_ensemble_answers_as_itself(wrap, inner):
         assert getattr(belief, name) == getattr(inner, name), name
     assert belief.head == inner.head
     state = init(belief, KEY, X[0])
-    jax.tree.map(np.testing.assert_array_equal, belief.prior_values(state, X), inner.prior_values(state, X))
+    jax.tree.map(np.testing.assert_array_equal, prior_values(belief, state, X), prior_values(inner, state, X))
     np.testing.assert_array_equal(forward(belief, state, X, KEY), forward(inner, state, X, KEY))
     np.testing.assert_array_equal(second(belief, state, X[0]), second(inner, state, X[0]))
 

@@ -41,7 +41,7 @@ def often(draw, buffer, times):
 
 
 @pytest.mark.parametrize("count", [3, 16, 17, 45])
-@pytest.mark.parametrize("mask_prob", [0.5, 0.2, 1.0])
+@pytest.mark.parametrize("mask_prob", [0.5, pytest.param(0.2, marks=pytest.mark.slow), 1.0])
 def test_each_stream_samples_exactly_its_own_stored_transitions(count, mask_prob):
     """Against the paper's K separate buffers: every own transition turns up, nothing else does, alike often."""
     replay = make(16, 4, mask_prob, shared_batch=False)
@@ -99,7 +99,7 @@ def test_bad_settings_are_refused():
         Replay(5, 2, 5, mask_prob=1.5)
 
 
-@pytest.mark.parametrize("count", [100, 150, 400])
+@pytest.mark.parametrize("count", [100, pytest.param(150, marks=pytest.mark.slow), 400])
 def test_prioritised_draws_are_in_proportion_to_error_to_a_power(count):
     """More transitions than a node of the tree has branches, before and after the ring is full."""
     replay = make(150, 2, 1.0, priority=0.5, importance=1.0)

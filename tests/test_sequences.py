@@ -89,15 +89,15 @@ def test_what_is_drawn_is_what_happened(stack, n_step):
     np.testing.assert_array_equal(drawn.counts, np.sum([now.mask for now, *_ in truth.values()], axis=0))
     newest = drawn.obs if stack == 1 else drawn.obs[:, -1]
     assert set(newest.tolist()) == set(truth)  # all of them, and nothing else
-    for i, frame in enumerate(newest.tolist()):
-        now, total, left, obs, following = truth[frame]
-        assert drawn.action[i] == now.action
-        np.testing.assert_allclose(drawn.reward[i], total, rtol=1e-5, atol=1e-6)
-        np.testing.assert_allclose(drawn.discount[i], left, rtol=1e-6)
-        np.testing.assert_array_equal(drawn.obs[i], obs)
-        if left > 0:
-            np.testing.assert_array_equal(drawn.next_obs[i], following)
-        np.testing.assert_allclose(drawn.weight[:, i], now.mask / 0.5)
+    now, total, left, obs, following = zip(*(truth[frame] for frame in newest.tolist()), strict=True)
+    np.testing.assert_array_equal(drawn.action, [step.action for step in now])
+    np.testing.assert_allclose(drawn.reward, total, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(drawn.discount, left, rtol=1e-6)
+    np.testing.assert_array_equal(drawn.obs, obs)
+    goes_on = np.array(left) > 0
+    assert goes_on.any()
+    np.testing.assert_array_equal(drawn.next_obs[goes_on], np.array(following)[goes_on])
+    np.testing.assert_allclose(drawn.weight.T, np.array([step.mask for step in now]) / 0.5)
 
 
 def test_paths_tell_what_was_seen_before_every_step_and_what_it_counts_for():

@@ -95,26 +95,30 @@ def test_a_finished_run_can_be_made_longer(whole, tmp_path):
     assert train(**RUN, episodes=120, out=tmp_path, resume=True).history == whole.history
 
 
-def test_killed_at_any_moment_it_resumes_to_the_bit(whole, tmp_path):
-    """A real kill -9 of a real process in mid-run."""
+def test_a_folder_has_one_writer_and_one_that_was_killed_is_resumed_to_the_bit(whole, tmp_path, capsys):
+    """A real process: others are refused while it runs; after a real kill -9 in mid-run its lock does not count."""
     out = tmp_path / "run"
     command = [sys.executable, "-m", "priorax.cli", "train", "--size", "5", "--seed", "1", "--out", str(out)]
     options = ["--episodes", "20000", "--checkpoint-seconds", "0", *WORDS]
     process = subprocess.Popen([*command, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
-    while not list((out / "checkpoint").glob("commit-*.json")) and time.monotonic() < deadline:
-        assert process.poll() is None
-        time.sleep(0.05)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    try:
+        deadline = time.monotonic() + 120
+        while not list((out / "checkpoint").glob("commit-*.json")) and time.monotonic() < deadline:
+            assert process.poll() is None
+            time.sleep(0.05)
+        for way in ({"resume": True}, {"overwrite": True}):
+            with pytest.raises(ValueError, match="is in use by another process"):
+                train(**RUN, episodes=20000, out=out, **way)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
     wanted = max(400, len(read_episodes(out)))
-    resumed = [sys.executable, "-m", "priorax.cli", "train", "--resume", str(out), "--episodes", str(wanted), "--json"]
-    done = subprocess.run(resumed, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    capsys.readouterr()
+    assert main(["train", "--resume", str(out), "--episodes", str(wanted), "--json"]) == 0
     rows = read_episodes(out)
     assert len(rows) == wanted
     assert rows[:120] == whole.history
-    said = json.loads(done.stdout.splitlines()[-1])
+    said = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert {"agent", "env", "size", "seed", "episodes", "episodes_to_learn", "total_return"} <= set(said)
     assert "steps_per_second" in said
 
@@ -199,27 +203,6 @@ def test_a_run_is_not_made_shorter_by_resuming(wanted, least, tmp_path):
         train(**RUN, **wanted, out=tmp_path, resume=True)
     assert {path: path.read_bytes() for path in before} == before
     assert train(**RUN, **dict.fromkeys(wanted, least), out=tmp_path, resume=True).episodes == 40
-
-
-def test_a_folder_has_one_writer(tmp_path):
-    """A real second process is refused while the first one runs; a dead one's lock does not count."""
-    out = tmp_path / "run"
-    command = [sys.executable, "-m", "priorax.cli", "train", "--size", "5", "--seed", "1", "--out", str(out)]
-    options = ["--episodes", "20000", "--checkpoint-seconds", "0", *WORDS]
-    process = subprocess.Popen([*command, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        deadline = time.monotonic() + 120
-        while not list((out / "checkpoint").glob("commit-*.json")) and time.monotonic() < deadline:
-            assert process.poll() is None
-            time.sleep(0.05)
-        for way in ({"resume": True}, {"overwrite": True}):
-            with pytest.raises(ValueError, match="is in use by another process"):
-                train(**RUN, episodes=20000, out=out, **way)
-    finally:
-        process.kill()
-        process.wait()
-    has = len(read_episodes(out))
-    assert train(**RUN, episodes=has, out=out, resume=True).episodes == has
 
 
 def test_a_run_that_ended_or_failed_lets_go_of_its_folder(tmp_path):
@@ -348,7 +331,9 @@ def test_a_damaged_older_commit_does_not_stop_a_run(whole, tmp_path):
         train(**RUN, episodes=130, out=tmp_path, resume=True)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)]
+)
 def test_a_signal_saves_and_stops(number, code, whole, tmp_path):
     """A real signal to a real process that saves once an hour."""
     out = tmp_path / "run"
@@ -424,7 +409,7 @@ def test_any_gymnax_environment_with_discrete_actions_can_be_trained_in():
         train("d4pg", env, episodes=1, changes=small)
 
 
-@pytest.mark.parametrize("backend", ["scan", "host"])
+@pytest.mark.parametrize("backend", ["scan", pytest.param("host", marks=pytest.mark.slow)])
 def test_a_name_a_spec_and_an_agent_object_train_alike(backend, tmp_path):
     run = {"env": "deep_sea", "size": 4, "seed": 3, "episodes": 12, "backend": backend}
     changes = {**SMALL, "lanes": 1}
