@@ -67,6 +67,20 @@ def forget_programs():
         jax.clear_caches()
 
 
+@pytest.fixture
+def compilations():
+    """Names of the functions that are compiled during a test."""
+    names = []
+
+    def note(event, seconds, **about):
+        if event == "/jax/core/compile/backend_compile_duration":
+            names.append(about.get("fun_name"))
+
+    jax.monitoring.register_event_duration_secs_listener(note)
+    yield names
+    jax.monitoring.unregister_event_duration_listener(note)
+
+
 def sweep_row(item):
     """How a sweep's rows file names a run (`experiments.sweep`)."""
     from priorax.experiments.sweep import ROWS_VERSION, fingerprint, hyperparameters

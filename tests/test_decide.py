@@ -3,7 +3,6 @@
 import itertools
 import json
 
-import jax
 import numpy as np
 import pytest
 from scipy.stats import entropy
@@ -58,19 +57,6 @@ def test_members_are_the_functions_whose_mean_is_predicted(kind):
         np.testing.assert_allclose(model.members(x[:9], i), members[i, :9], atol=1e-5)
     with pytest.raises(ValueError, match="member=4 must be None or a whole number from 0 to 3"):
         model.members(x, 4)
-
-
-@pytest.fixture
-def compilations():
-    names = []
-
-    def note(event, seconds, **about):
-        if event == "/jax/core/compile/backend_compile_duration":
-            names.append(about.get("fun_name"))
-
-    jax.monitoring.register_event_duration_secs_listener(note)
-    yield names
-    jax.monitoring.unregister_event_duration_listener(note)
 
 
 def test_another_value_or_reward_compiles_nothing(compilations):
