@@ -8,6 +8,7 @@ from priorax import load, train
 from priorax.beliefs import Ensemble
 from priorax.envs import make_world
 from priorax.envs.interface import Interface, Sight
+from priorax.experiments import distillation
 from priorax.files import BadFile
 from priorax.networks import MLP, Table
 from priorax.training.distil import distil, visited
@@ -101,3 +102,35 @@ def test_what_cannot_be_distilled_is_refused(linear):
         distil(planner, np.arange(16))
     with pytest.raises(ValueError, match="is saved with its run only"):
         planner.save("policy")
+
+
+def test_the_experiment_shows_what_is_kept_by_each_number_of_directions():
+    rows = [
+        {
+            "env": env,
+            "seed": seed,
+            "directions": directions,
+            "agreement": 0.9,
+            "spread_correlation": 0.5 + 0.05 * directions if directions else "",
+            "explained": directions / 10,
+            "ensemble_return": 2.0,
+            "distilled_return": 1.0 + seed / 100,
+            "ensemble_ms": 4.0,
+            "distilled_ms": 1.0,
+        }
+        for env in distillation.TASKS
+        for seed in (0, 100)
+        for directions in distillation.DIRECTIONS
+    ]
+    left, right = distillation.figure(rows).axes
+    assert [len(line.get_xdata()) for line in left.lines[:3]] == [5] * 3
+    assert left.lines[0].get_ydata() == pytest.approx([0.75] * 5) and len(right.lines[0].get_xdata()) == 4
+    header, *body = distillation.summary(rows)
+    assert len(body) == 15 and all(len(line) == len(header) for line in body)
+
+
+@pytest.mark.slow
+def test_the_experiment_trains_distils_and_plays():
+    rows = distillation.measure("deep_sea", 0, {"episodes": 20}, 50)
+    assert [row["directions"] for row in rows] == list(distillation.DIRECTIONS)
+    assert all(0 <= row["agreement"] <= 1 and row["distilled_ms"] > 0 for row in rows)
