@@ -13,10 +13,12 @@ import pytest
 
 from priorax.cli import main
 from priorax.estimators import tables
+from priorax.estimators.encoding import Features, learn
 from priorax.files import BadFile
-from priorax.model_folder import FILES, inspect_model, load_model
 from priorax.report import calibration
-from priorax.tabular_files import Target, fit_table, predict_table, read_target
+from priorax.tabular import fit_table, predict_table
+from priorax.tabular.folder import FILES, inspect_model, load_model
+from priorax.tabular.target import Target, read_target
 
 CITIES = {"Rome": 0.0, "Oslo": 3.0, "Bern": -3.0}
 QUICK = {"num_members": 5, "steps": 200}
@@ -69,9 +71,16 @@ def test_a_table_with_words_and_gaps_is_learned(number):
     assert [path.name for path in report.paths] == list(FILES)
     assert sorted(path.name for path in out.iterdir()) == sorted(FILES)
     assert json.loads((out / "calibration.json").read_text())["rows"] == 59
-    for words in ("rows without a 'y' are left out: 5", "without a name are left out: 1", "'name' has 236 categories"):
+    for words in (
+        "rows without a 'y' are left out: 5",
+        "without a name are left out: 1",
+        "'name' is different in every row",
+    ):
         assert any(words in line for line in said)
     assert report.left_out["same"] == "is 7.0 in every row"
+    assert "column 'name' is different in every row, like an id; it is left out; pass id='name' to copy it" in " ".join(
+        said
+    )
 
 
 def test_classes_are_learned_and_predicted(grade, data, tmp_path):
@@ -93,7 +102,7 @@ def test_classes_are_learned_and_predicted(grade, data, tmp_path):
 def test_a_fresh_process_predicts_the_same_bytes(number, data, tmp_path):
     out, _, _ = number
     assert predict_table(out, data, tmp_path / "here.csv") == 300
-    script = "import sys; from priorax.tabular_files import predict_table; predict_table(*sys.argv[1:])"
+    script = "import sys; from priorax.tabular import predict_table; predict_table(*sys.argv[1:])"
     subprocess.run([sys.executable, "-c", script, str(out), str(data), str(tmp_path / "there.csv")], check=True)
     assert (tmp_path / "here.csv").read_bytes() == (tmp_path / "there.csv").read_bytes()
     values = np.loadtxt(tmp_path / "here.csv", delimiter=",", skiprows=1)
@@ -105,10 +114,10 @@ def test_what_is_read_back_predicts_as_what_was_fitted_to_the_bit(data, number):
     out, report, _ = number
     cells, truth, _ = read_target(tables.read(data), "y", "number", print)
     found = load_model(out)
-    model, features = found.estimator, found.features
-    assert tables.Features.from_json(json.loads(json.dumps(features.as_json()))) == features
+    model = found.estimator
+    assert Features.from_json(json.loads(json.dumps(model.encoding_.as_json()))) == model.encoding_
     train, held = truth.split(0.2, 0)
-    said, y = model.predict_uncertainty(features.transform(cells.take(held))), truth.values
+    said, y = model.predict_uncertainty(tables.as_fitted(cells.take(held), model.encoding_)), truth.values
     assert calibration.of_numbers(y[held], said.mean, said.total, float(y[train].mean())) == report.calibration
 
 
@@ -128,14 +137,15 @@ def test_features_are_those_of_scikit_learn(data):
     from sklearn.preprocessing import OneHotEncoder
 
     cells = tables.read(data)
-    features, _ = tables.learn(cells, tables.kinds(cells, ["size", "city", "age"]))
+    table = tables.typed(cells, ["size", "city", "age"])
+    features = learn(table).features
     numbers = np.stack([cells.numbers("size"), cells.numbers("age")], axis=1)
     cities = np.array(cells.columns["city"], dtype=object)[:, None]
     wanted = [
         SimpleImputer(strategy="median", add_indicator=True).fit_transform(numbers),
         OneHotEncoder(handle_unknown="ignore", sparse_output=False).fit_transform(cities),
     ]
-    np.testing.assert_array_equal(features.transform(cells), np.concatenate(wanted, axis=1))
+    np.testing.assert_array_equal(features.transform(table), np.concatenate(wanted, axis=1))
 
 
 def test_predicting_bears_unknown_words_gaps_and_other_columns(number, tmp_path):
@@ -147,8 +157,8 @@ def test_predicting_bears_unknown_words_gaps_and_other_columns(number, tmp_path)
     values = np.loadtxt(tmp_path / "p.csv", delimiter=",", skiprows=1)
     assert np.all(np.isfinite(values))
     assert values[0, 1] > 2 * values[2, 1], "it should doubt a city that it never saw"
-    features = load_model(out).features
-    assert np.all(features.transform(tables.read(new))[0, -4:] == 0)
+    features = load_model(out).estimator.encoding_
+    assert np.all(features.transform(tables.as_fitted(tables.read(new), features))[0, -4:] == 0)
 
 
 def test_predicting_says_what_is_wrong(number, tmp_path):
@@ -178,10 +188,8 @@ def test_a_damaged_model_is_refused(grade, tmp_path):
     for name in FILES:
         (folder / name).write_bytes((grade[0] / name).read_bytes())
     good = json.loads((folder / "table.json").read_text())
-    number = {"name": "size", "kind": "number", "median": float("nan"), "has_missing": False, "categories": []}
-    other = {"classes": ["a", "b"]}, {"columns": good["columns"][:-1]}, {"id": 3}, {"target": None}
-    columns = {"columns": []}, {"columns": [number]}, {"columns": 3}, {"columns": good["columns"] * 2}
-    for change in ({"version": 9}, *columns, {"kind": "shell"}, {"kind": "number"}, *other):
+    other = {"classes": ["a", "b"]}, {"id": 3}, {"target": None}
+    for change in ({"version": 9}, {"kind": "shell"}, {"kind": "number"}, *other):
         (folder / "table.json").write_text(json.dumps({**good, **change}))
         with pytest.raises(BadFile):
             load_model(folder)
@@ -227,25 +235,61 @@ def table(path, **columns):
 
 
 def test_columns_that_tell_nothing_or_too_much(tmp_path):
-    n = 40
+    n = 60
     columns = {
         "gone": [""] * n,
         "same": ["a"] * n,
-        "date": [f"2024-01-{i % 31 + 1:02d}" for i in range(n)],
+        "name": [f"person {i % 40}" for i in range(n)],
         "flag": ["1" if i % 2 else "" for i in range(n)],
         "word": ["u" if i % 3 else "none" for i in range(n)],
+        "CustomerId": [i * 7 for i in range(n)],
+        "code": [f"A-{i}" for i in range(n)],
+        "year": [1950 + i for i in range(n)],
+        "either": [f"0{i % 9 + 1}/0{i % 7 + 1}/2024" for i in range(n)],
     }
     cells = tables.read(table(tmp_path / "t.csv", **columns))
-    features, left_out = tables.learn(cells, tables.kinds(cells, columns))
-    assert [(c.name, c.kind, c.categories) for c in features.columns] == [
-        ("flag", "text", ("", "1")),
-        ("word", "text", ("none", "u")),
+    features, left_out, ids, remarks = learn(tables.typed(cells, columns))
+    assert [(c.name, c.kind, c.has_missing, c.categories) for c in features.columns] == [
+        ("flag", "number", True, ()),
+        ("word", "text", False, ("none", "u")),
+        ("year", "number", False, ()),
     ]
     assert left_out["gone"] == "is empty in every row"
     assert left_out["same"] == "is a in every row"
-    assert "31 categories in 40 rows (at most 20)" in left_out["date"]
+    assert "40 categories in 60 rows (at most 30)" in left_out["name"]
+    assert "could be dates with the day or the month first" in left_out["either"]
+    assert ids == ("CustomerId", "code")
+    assert remarks == {"year": "holds whole numbers from 1950 to 2009, each at most once, like a row number"}
     with pytest.raises(ValueError, match="no column to learn from: 'gone' is empty"):
-        tables.learn(cells, tables.kinds(cells, ["gone", "same", "date"]))
+        learn(tables.typed(cells, ["gone", "same", "name"]))
+
+
+def test_dates_are_days_with_their_place_in_the_year_the_week_and_the_day(tmp_path):
+    days = [f"{1 + i % 28:02d}.{1 + i % 12:02d}.{2020 + i % 3}" for i in range(60)]
+    hours = ["" if i == 7 else f"2024-03-{1 + i % 3:02d} {i % 24:02d}:30" for i in range(60)]
+    cells = tables.read(table(tmp_path / "t.csv", sold=days, seen=hours))
+    typed = tables.typed(cells, ["sold", "seen"])
+    features = learn(typed).features
+    assert [(c.kind, c.format, c.has_missing, c.cycles) for c in features.columns] == [
+        ("date", "%d.%m.%Y", False, ("year", "week")),
+        ("date", "iso", True, ("day",)),
+    ]
+    x = features.transform(typed)
+    assert x.shape == (60, features.size) == (60, 2 + 1 + 6)
+    first = (np.datetime64("2020-01-01") - np.datetime64("1970-01-01")).astype(int)
+    np.testing.assert_allclose(x[0, 0], first)
+    np.testing.assert_allclose(x[0, 5:7], [np.sin(2 * np.pi * first / 7), np.cos(2 * np.pi * first / 7)], atol=1e-9)
+    np.testing.assert_array_equal(x[7, [1, 2, 7, 8]], [features.columns[1].median, 1, 0, 0])
+    np.testing.assert_allclose(x[6, 7:], [np.sin(2 * np.pi * 6.5 / 24), np.cos(2 * np.pi * 6.5 / 24)], atol=1e-6)
+    assert Features.from_json(json.loads(json.dumps(features.as_json()))) == features
+    assert features.decode(x[7]) == {"sold": "2021-08-08", "seen": None}
+    wrong = table(tmp_path / "w.csv", sold=["soon", *days[1:]], seen=hours)
+    with pytest.raises(
+        ValueError, match=r"line 2: column 'sold' holds dates, but 'soon' is not one; write it like 31\.01"
+    ):
+        tables.typed(tables.read(wrong), ["sold"])
+    with pytest.raises(ValueError, match="target='sold' holds dates, which cannot be predicted"):
+        read_target(cells, "sold", "auto", print)
 
 
 def test_fits_that_make_no_sense(tmp_path):

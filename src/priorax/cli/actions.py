@@ -249,7 +249,7 @@ DEMO = {
 
 
 def _fit(command: Fit) -> int:
-    from priorax.tabular_files import fit_table
+    from priorax.tabular import fit_table
 
     found = fit_table(
         command.data,
@@ -287,7 +287,7 @@ def _ask(question: str) -> bool:
 
 
 def _predict(command: Predict) -> int:
-    from priorax.tabular_files import predict_table
+    from priorax.tabular import predict_table
 
     rows = predict_table(
         command.model,

@@ -2,7 +2,7 @@
 
 - `model.safetensors`: the estimator, as its `save` method writes it.
 - `calibration.json`: the calibration measured on held-out rows; `calibration.png` plots it.
-- `table.json`: the columns with their medians and categories. It is written last and marks a complete model.
+- `table.json`: the target, the id column and the classes. It is written last and marks a complete model.
 """
 
 import hashlib
@@ -13,14 +13,13 @@ from typing import Any
 
 from priorax.checks import one_of
 from priorax.estimators import PriorEnsembleClassifier, PriorEnsembleRegressor
-from priorax.estimators.tables import Features
 from priorax.files import BadFile, parse_json, reading, write_atomically
 from priorax.report import calibration as calibrations
 from priorax.report.calibration import Calibration
 from priorax.report.plots import save_figure
 from priorax.version import __version__
 
-VERSION = 1
+VERSION = 2
 """Version of the folder format."""
 FILES = ("model.safetensors", "calibration.json", "calibration.png", "table.json")
 """Files of a model."""
@@ -28,12 +27,10 @@ FILES = ("model.safetensors", "calibration.json", "calibration.png", "table.json
 
 @dataclass(frozen=True)
 class Model:
-    """A fitted estimator with the encoding of its input table."""
+    """A fitted estimator with the names of its target and ids."""
 
     estimator: Any
-    """The fitted estimator."""
-    features: Features
-    """The encoding of the columns as numbers."""
+    """The fitted estimator, which encodes columns itself (`encode=True`)."""
     target: str
     """The column that is predicted."""
     classes: tuple[str, ...] | None
@@ -102,7 +99,6 @@ def write_model(out: Path, model: Model, measured: Calibration | None) -> tuple[
         "id": model.id,
         "kind": model.kind,
         "classes": model.classes,
-        "columns": model.features.as_json(),
         "model_sha256": hashlib.sha256((out / "model.safetensors").read_bytes()).hexdigest(),
     }
     write_atomically(out / "table.json", _json(description))
@@ -133,7 +129,6 @@ def load_model(folder: Path | str) -> Model:
                 f"{path} has format version {found!r:.100}, but this version of priorax reads {VERSION}; use the "
                 "version that wrote it"
             )
-        features = Features.from_json(description["columns"])
         numbers = one_of("kind", description["kind"], ("number", "class")) == "number"
         classes = None if numbers else tuple(description["classes"])
         target, id_, written_by = (description.get(name) for name in ("target", "id", "priorax"))
@@ -146,9 +141,9 @@ def load_model(folder: Path | str) -> Model:
         raise BadFile(f"{file} is missing or does not belong to {path.name}; fit the model again")
     estimator = (PriorEnsembleRegressor if numbers else PriorEnsembleClassifier).load(file)
     known = None if numbers else tuple(estimator.classes_)
-    if not estimator.flat_y_ or estimator.n_features_in_ != features.size or known != classes:
+    if not estimator.flat_y_ or not hasattr(estimator, "encoding_") or known != classes:
         raise BadFile(f"{path} describes columns or classes other than those of {file.name}; fit the model again")
-    return Model(estimator, features, target, classes, id_, written_by)
+    return Model(estimator, target, classes, id_, written_by)
 
 
 def inspect_model(folder: Path | str) -> list[tuple[str, str]]:
@@ -172,7 +167,7 @@ def inspect_model(folder: Path | str) -> list[tuple[str, str]]:
         ("written by", f"priorax {model.written_by}"),
         ("fitted to", f"{estimator.n_seen_:,} rows, in {estimator.n_iter_:,} steps"),
         ("ensemble", f"{estimator.num_members} members, prior_scale {estimator.prior_scale:g}"),
-        ("columns", ", ".join(f"{column.name} ({column.kind})" for column in model.features.columns)),
+        ("columns", ", ".join(f"{column.name} ({column.kind})" for column in estimator.encoding_.columns)),
         ("id", "none" if model.id is None else model.id),
     ]
     path = Path(folder) / "calibration.json"
