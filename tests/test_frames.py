@@ -247,7 +247,7 @@ def test_an_explanation_names_the_column_that_is_far_from_the_data(regressor, cl
     assert far.distance > 2 * far.usual_distance and far.more_than == 1.0
     relevance = {cause.column: cause.relevance for cause in far.causes}
     assert max(relevance.values()) == 1 and relevance["garden"] < 0.5 < relevance["city"]
-    assert "- size = 9 (not like any training row): nearest training rows have" in str(far)
+    assert "- size = 9 (not like any training row): training rows alike otherwise have" in str(far)
     known = regressor.explain(FRAME[:1])[0]
     assert known.distance == pytest.approx(0, abs=1e-4) and "which is usual" in str(known)
     assert classifier.explain(FRAME[:1], num_nearest=2)[0].causes[0].relevance >= 0

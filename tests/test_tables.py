@@ -16,7 +16,7 @@ from priorax.estimators import tables
 from priorax.estimators.encoding import Features, learn
 from priorax.files import BadFile
 from priorax.report import calibration
-from priorax.tabular import fit_table, predict_table
+from priorax.tabular import fit_table, measuring, predict_table
 from priorax.tabular.folder import FILES, inspect_model, load_model
 from priorax.tabular.target import Target, read_target
 
@@ -87,7 +87,7 @@ def test_classes_are_learned_and_predicted(grade, data, tmp_path):
     out, report = grade
     assert report.kind == "class"
     assert report.calibration.score > report.calibration.plain_score + 0.2
-    assert predict_table(out, data, tmp_path / "p.csv") == 300
+    assert predict_table(out, data, tmp_path / "p.csv").rows == 300
     with (tmp_path / "p.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert list(rows[0]) == ["class", "probability_hi", "probability_lo", "epistemic", "total"]
@@ -101,7 +101,7 @@ def test_classes_are_learned_and_predicted(grade, data, tmp_path):
 @pytest.mark.slow
 def test_a_fresh_process_predicts_the_same_bytes(number, data, tmp_path):
     out, _, _ = number
-    assert predict_table(out, data, tmp_path / "here.csv") == 300
+    assert predict_table(out, data, tmp_path / "here.csv").rows == 300
     script = "import sys; from priorax.tabular import predict_table; predict_table(*sys.argv[1:])"
     subprocess.run([sys.executable, "-c", script, str(out), str(data), str(tmp_path / "there.csv")], check=True)
     assert (tmp_path / "here.csv").read_bytes() == (tmp_path / "there.csv").read_bytes()
@@ -117,14 +117,16 @@ def test_what_is_read_back_predicts_as_what_was_fitted_to_the_bit(data, number):
     model = found.estimator
     assert Features.from_json(json.loads(json.dumps(model.encoding_.as_json()))) == model.encoding_
     train, held = truth.split(0.2, 0)
-    said, y = model.predict_uncertainty(tables.as_fitted(cells.take(held), model.encoding_)), truth.values
-    assert calibration.of_numbers(y[held], said.mean, said.total, float(y[train].mean())) == report.calibration
+    rows = tables.as_fitted(cells.take(held), model.encoding_)
+    bounds = measuring.intervals(model, rows, 0.9)
+    assert measuring.measure(found, model.predict_uncertainty(rows), truth.take(held), bounds) == report.calibration
+    assert model.y_mean_[0] == pytest.approx(truth.values[train].mean())
 
 
 def test_the_same_call_gives_the_same_model(data, number, tmp_path):
     out, report, _ = number
     assert fit_table(data, "y", tmp_path, drop=["grade"], **QUICK).calibration == report.calibration
-    for name in ("calibration.json", "calibration.png"):
+    for name in ("calibration.json", "calibration.png", "report.html"):
         assert (tmp_path / name).read_bytes() == (out / name).read_bytes()
     for folder in (out, tmp_path):
         predict_table(folder, data, folder.parent / "same.csv")
@@ -152,7 +154,7 @@ def test_predicting_bears_unknown_words_gaps_and_other_columns(number, tmp_path)
     out, _, _ = number
     rows = [[30, "x", "Lima", 0], ["", "y", "", "?"], [30, "z", "Rome", 0]]
     new, said = write(tmp_path / "new.csv", ["age", "extra", "city", "size"], rows), []
-    assert predict_table(out, new, tmp_path / "p.csv", said.append) == 3
+    assert predict_table(out, new, tmp_path / "p.csv", said.append).rows == 3
     assert said == ["column 'city' has categories not seen in training: Lima; encoded as all zeros"]
     values = np.loadtxt(tmp_path / "p.csv", delimiter=",", skiprows=1)
     assert np.all(np.isfinite(values))
@@ -317,6 +319,10 @@ def test_fits_that_make_no_sense(tmp_path):
         ({"kind": "regression"}, "kind='regression' is unknown"),
         ({"held_out": 0.9}, r"held_out=0\.9 must be"),
         ({"seed": -1}, "seed=-1 must be"),
+        ({"interval": 9.0}, r"interval=9\.0 must be a number above 0 and below 1"),
+        ({"drop": ["typo"], "interval": 0.99}, r"interval=0\.99 needs at least 99 training rows"),
+        ({"drop": ["typo"], "interval": 0.9, "held_out": 0.0}, r"interval=0\.9 cannot be measured"),
+        ({"drop": ["typo"], "interval": 0.9, "kind": "class"}, r"interval=0\.9 is for numbers, but .* 3 classes"),
         ({"drop": ["typo"], "steps": 0}, "steps=0"),
         ({"drop": ["typo"], "num_members": 0, "steps": 1}, "num_members=0"),
         ({"out": path}, "is a file"),
@@ -383,6 +389,68 @@ def test_a_prediction_never_takes_the_name_of_the_ids(number, data, tmp_path):
     assert header == "mean,predicted_mean,epistemic_std,total_std"
     assert first.startswith("person 0,")
     assert said == ["the id column 'mean' has the name of a prediction; the prediction is called 'predicted_mean'"]
+
+
+def test_intervals_are_written_and_measured(number, grade, data, tmp_path):
+    out, fitted, _ = number
+    found = predict_table(out, data, tmp_path / "p.csv", interval=0.8)
+    with (tmp_path / "p.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["mean", "epistemic_std", "total_std", "low", "high"]
+    bounds = load_model(out).estimator.predict_interval(
+        tables.as_fitted(tables.read(data), load_model(out).estimator.encoding_), 0.8
+    )
+    np.testing.assert_allclose(
+        [[float(row["low"]), float(row["high"])] for row in rows], np.stack(bounds, 1), rtol=1e-7
+    )
+    assert fitted.calibration.interval.level == 0.9 and 0.75 < fitted.calibration.interval.coverage <= 1
+    assert any("coverage of 0.9 intervals" in line for line in fitted.calibration.summary())
+    # the file has the target: rows with one are scored, with the same intervals
+    assert (found.scored_rows, found.calibration.interval.level) == (295, 0.8)
+    truth = np.array([row[6] for row in list(csv.reader(data.read_text().splitlines()))[1:]])
+    inside = [float(r["low"]) <= float(y) <= float(r["high"]) for r, y in zip(rows, truth, strict=True) if y]
+    assert found.calibration.interval.coverage == pytest.approx(np.mean(inside))
+    with pytest.raises(ValueError, match=r"interval=0\.999 needs at least 999 training rows"):
+        predict_table(out, data, tmp_path / "p.csv", interval=0.999)
+    with pytest.raises(ValueError, match=r"interval=0\.9 is for numbers, but the model predicts one of 2 classes"):
+        predict_table(grade[0], data, tmp_path / "p.csv", interval=0.9)
+
+
+def test_predictions_are_scored_where_the_target_is_known(number, grade, tmp_path):
+    header, said = ["size", "city", "age", "grade"], []
+    rows = [[2, "Rome", 30, "hi"], [-2, "Rome", 30, "lo"], [0, "Oslo", 30, ""], [0, "Bern", 30, "so"]]
+    found = predict_table(grade[0], write(tmp_path / "new.csv", header, rows), tmp_path / "p.csv", said.append)
+    assert (found.scored_rows, found.calibration.rows, found.calibration.kind) == (2, 2, "class")
+    assert found.calibration.confusion == ((1, 0), (0, 1)) and found.calibration.balanced == 1.0
+    assert said == ["rows whose 'grade' was not among the classes are not scored: so"]
+    no_target = write(tmp_path / "none.csv", header[:3], [row[:3] for row in rows])
+    assert predict_table(grade[0], no_target, tmp_path / "p.csv").calibration is None
+    odd = write(tmp_path / "odd.csv", ["size", "city", "age", "y"], [[2, "Rome", 30, "much"]])
+    found = predict_table(number[0], odd, tmp_path / "p.csv", said.append)
+    assert found.calibration is None and "predictions are not scored" in said[-1] and "'much'" in said[-1]
+
+
+def test_the_report_page_shows_scores_residuals_and_doubtful_rows(number, grade, tmp_path):
+    page = (number[0] / "report.html").read_text()
+    assert "<h1>y, from data.csv</h1>" in page and "59 held-out rows" in page
+    for part in ("scores", "calibration", "residuals", "doubtful", "columns"):
+        assert f'<section id="{part}">' in page
+    assert page.count("data:image/svg+xml") == 2 and "://" not in re.sub(r"base64,[\w+/=]+", "", page)
+    assert len(re.findall(r"<th scope=\"row\">line \d+</th>", page)) == measuring.MOST_DOUBTFUL
+    page = (grade[0] / "report.html").read_text()
+    assert "Confusion matrix" in page and "Brier score" in page and '<section id="residuals">' not in page
+    # of a file without the target, with text that would be code, and a row far from all others
+    evil = "<script>alert(1)</script>"
+    rows = [[0, "Rome", 30, "a"], [50, "Rome", 30, evil], [0, evil, 30, "c"]]
+    new = write(tmp_path / "new.csv", ["size", "city", "age", "key"], rows)
+    found = predict_table(number[0], new, tmp_path / "p.csv", id="key", page=tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert found.paths == (tmp_path / "p.csv", tmp_path / "page.html")
+    assert "<script>" not in page and "&lt;script&gt;alert(1)&lt;/script&gt; (line 3)" in page
+    assert "size = 50 (not like any training row): training rows alike otherwise have" in page
+    assert '<section id="scores">' not in page
+    with pytest.raises(ValueError, match="would be overwritten"):
+        predict_table(number[0], new, tmp_path / "p.csv", page=new)
 
 
 def zeros_and_ones(path):

@@ -334,10 +334,11 @@ class PriorEnsemble(TableInputs):
     def explain(self, X: Any, num_nearest: int = 5) -> list[Explanation]:
         """Explain what makes rows doubtful: the columns in which they are far from the training rows.
 
-        Each row is compared with the nearest of at most 512 training rows, a random sample that the model keeps.
-        Columns are ordered by the doubt that would remain if their value were that of these rows. It is made for few
-        rows: the members are evaluated `num_nearest` times for each row and column. `print(model.explain(X)[0])` is an
-        explanation in words.
+        Each row is compared with at most 512 training rows, a random sample that the model keeps. For each column,
+        the nearest ones in the other columns show what its value usually is; columns are ordered by the doubt that
+        would remain with that value. Distances weigh each column by how much predictions depend on it. It is made for
+        few rows: the members are evaluated `num_nearest` times for each row and column. `print(model.explain(X)[0])`
+        is an explanation in words.
 
         Args:
             X: Inputs [n, features], dense or sparse, or a data frame.

@@ -2,8 +2,9 @@
 
 A sample of the training rows (anchors) stands for the data. Columns that matter are those on which predictions depend:
 relevance is the root mean square change of the prediction when the values of a column are exchanged between anchors.
-Distances are in standard deviations, each column weighed by its relevance. The nearest anchors then show which column
-makes the row doubtful: the doubt is predicted again with the column's value replaced by theirs.
+Distances are in standard deviations, each column weighed by its relevance. For each column, the anchors that are
+nearest in the other columns show what its value usually is for such a row: with that value instead, the doubt is
+predicted again, and falls if it is this column that makes the row doubtful.
 """
 
 import re
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from priorax.checks import short_number
 from priorax.estimators.evaluating import SIZES
 from priorax.estimators.far_field import Anchors
 
@@ -34,13 +36,13 @@ class Cause(NamedTuple):
     value: Any
     """Value in this row; None if it is missing."""
     nearest: tuple[Any, ...]
-    """Values in the nearest training rows, the nearest first."""
+    """Values in the training rows that are nearest in the other columns, the nearest first."""
     gap: float
     """Distance to the closest of these values, in standard deviations of the column."""
     relevance: float
     """How much predictions depend on the column, as a fraction of the column on which they depend most."""
     doubt_without: float
-    """Doubt if the value were that of the nearest training rows: the mean over them."""
+    """Doubt if the value were that of these rows: the mean over them."""
     outside: bool
     """Whether the value is beyond the range of the sampled training rows, or a category that was not in the training
     data.
@@ -69,8 +71,8 @@ class Explanation(NamedTuple):
         """Explain in words, with the main causes."""
         ratio = self.distance / self.usual_distance
         lines = [
-            f"doubt {self.doubt:.3g}, above that of {self.more_than:.0%} of the training rows; the nearest ones have "
-            f"{self.nearest_doubt:.3g}",
+            f"doubt {shown(self.doubt, 3)}, above that of {self.more_than:.0%} of the training rows; the nearest ones "
+            f"have {shown(self.nearest_doubt, 3)}",
             f"distance to the nearest training row: {self.distance:.2g}, "
             + (f"{ratio:.1f} times the usual one" if ratio > 1 else "which is usual"),
         ]
@@ -97,8 +99,8 @@ class Explanation(NamedTuple):
         change = (cause.doubt_without - self.doubt) / self.doubt if self.doubt > 0 else 0.0
         seen = " (not like any training row)" if cause.outside else ""
         return (
-            f"{cause.column} = {shown(cause.value)}{seen}: nearest training rows have {_listed(cause.nearest)}; with "
-            f"that, the doubt would be {cause.doubt_without:.3g} ({change:+.0%})"
+            f"{cause.column} = {shown(cause.value)}{seen}: training rows alike otherwise have "
+            f"{_listed(cause.nearest)}; with that, the doubt would be {shown(cause.doubt_without, 3)} ({change:+.0%})"
         )
 
 
@@ -133,34 +135,35 @@ def explain(model: Any, X: np.ndarray, rows: list[dict[str, Any]], num_nearest: 
     seen, words = np.sort(doubts_there), model._text_columns()
     scaled = (X - model.x_mean_) / model.x_scale_
     low, high = anchors.rows.min(axis=0), anchors.rows.max(axis=0)
+    shown_rows = _rounded(raw, model.x_scale_)
     at_once = max(1, SIZES[-1] // (num_nearest * len(groups)))
     found: list[Explanation] = []
     for start in range(0, len(X), at_once):
         part = range(start, min(start + at_once, len(X)))
-        gaps = [np.linalg.norm((scaled[i] - anchors.rows) * weight, axis=1) for i in part]
-        nearest = [np.argsort(gap, kind="stable")[:num_nearest] for gap in gaps]
-        changed = np.concatenate([_changed(X[i], raw[near], groups) for i, near in zip(part, nearest, strict=True)])
+        gaps = [_gaps((scaled[i] - anchors.rows) * weight, groups) for i in part]
+        alike = [_nearest(gap.sum(axis=1, keepdims=True) - gap, num_nearest) for gap in gaps]
+        changed = np.concatenate([_changed(X[i], raw, near, groups) for i, near in zip(part, alike, strict=True)])
         doubts = model._doubt(changed).reshape(len(part), len(groups), -1).mean(axis=2)
-        for i, own, near, gap, without in zip(part, model._doubt(X[part]), nearest, gaps, doubts, strict=True):
-            values = [model._decoded(row) for row in _rounded(raw[near], model.x_scale_)]
+        for i, own, others, gap, without in zip(part, model._doubt(X[part]), alike, gaps, doubts, strict=True):
             causes = [
                 Cause(
                     column=name,
                     value=rows[i][name],
-                    nearest=tuple(value[name] for value in values),
+                    nearest=tuple(model._decoded(row)[name] for row in shown_rows[near]),
                     gap=float(np.linalg.norm(scaled[i, places] - anchors.rows[near][:, places], axis=1).min()),
                     relevance=relevance[name],
                     doubt_without=float(doubt),
                     outside=_is_outside(scaled[i, places], low[places], high[places], name in words),
                 )
-                for (name, places), doubt in zip(groups.items(), without, strict=True)
+                for (name, places), near, doubt in zip(groups.items(), others, without, strict=True)
             ]
+            near, whole = _nearest(gap.sum(axis=1, keepdims=True), num_nearest)[0], gap.sum(axis=1)
             found.append(
                 Explanation(
                     doubt=float(own),
                     nearest_doubt=float(doubts_there[near].mean()),
                     more_than=float(np.searchsorted(seen, own) / len(seen)),
-                    distance=float(gap[near[0]]),
+                    distance=float(np.sqrt(whole[near[0]])),
                     usual_distance=usual,
                     causes=tuple(sorted(causes, key=lambda cause: (cause.doubt_without, -cause.gap))),
                 )
@@ -180,11 +183,21 @@ def _relevance(model: Any, raw: np.ndarray, groups: dict[str, np.ndarray]) -> di
     return {name: value / most if most > 0 else 1.0 for name, value in found.items()}
 
 
-def _changed(row: np.ndarray, near: np.ndarray, groups: dict[str, np.ndarray]) -> np.ndarray:
-    """Replace each column in turn by its values in the nearest rows: [column x nearest, feature]."""
-    found = np.tile(row, (len(groups), len(near), 1))
+def _gaps(difference: np.ndarray, groups: dict[str, np.ndarray]) -> np.ndarray:
+    """Compute the squared distance to each anchor in each column, [anchor, column]."""
+    return np.stack([np.sum(difference[:, places] ** 2, axis=1) for places in groups.values()], axis=1)
+
+
+def _nearest(squares: np.ndarray, count: int) -> np.ndarray:
+    """Find the nearest anchors by each column of distances, the nearest first: [column, count]."""
+    return np.argsort(squares, axis=0, kind="stable")[:count].T
+
+
+def _changed(row: np.ndarray, raw: np.ndarray, near: np.ndarray, groups: dict[str, np.ndarray]) -> np.ndarray:
+    """Replace each column in turn by its values in some rows, [column, nearest]: [column x nearest, feature]."""
+    found = np.tile(row, (*near.shape, 1))
     for number, places in enumerate(groups.values()):
-        found[number][:, places] = near[:, places]
+        found[number][:, places] = raw[near[number]][:, places]
     return found.reshape(-1, len(row))
 
 
@@ -211,13 +224,14 @@ def _listed(values: tuple[Any, ...]) -> str:
     return ", ".join(map(shown, different))
 
 
-def shown(value: Any) -> str:
+def shown(value: Any, digits: int = 6) -> str:
     """Write a value for people.
 
     Args:
         value: A number, text or None.
+        digits: Number of significant digits.
 
     Returns:
-        Up to six digits of a number; "missing" for None.
+        A number with so many digits, "missing" for None, or the text.
     """
-    return "missing" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
+    return "missing" if value is None else short_number(value, digits) if isinstance(value, float) else str(value)

@@ -7,13 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from priorax.checks import one_of, positive_int
+from priorax.checks import fraction, one_of, positive_int
 from priorax.estimators import PriorEnsembleClassifier, PriorEnsembleRegressor, tables
 from priorax.estimators.encoding import Learned, Table, learn
-from priorax.report import calibration as calibrations
 from priorax.report.calibration import Calibration
 from priorax.tabular.folder import Model, refuse_folder, write_model
+from priorax.tabular.measuring import intervals, measure, page_of, refuse_level
 from priorax.tabular.target import Ask, Say, Target, read_target, say_encoding
+
+LEVEL = 0.9
+"""Nominal coverage of the intervals that are measured unless another one is requested."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,7 @@ def fit_table(
     id: str | None = None,
     drop: Sequence[str] = (),
     held_out: float = 0.2,
+    interval: float | None = None,
     seed: int = 0,
     prior_scale: float | None = None,
     num_members: int = 20,
@@ -71,7 +75,9 @@ def fit_table(
             numbers, and for a target with two distinct numbers `ask` decides.
         id: Name of a column that identifies rows: not used as a feature, and copied to predictions.
         drop: Columns not to use as features.
-        held_out: Fraction of rows held out to measure calibration, at most 0.5; 0 skips the measurement.
+        held_out: Fraction of rows held out to measure calibration, at most 0.5; 0 skips the measurement and the
+            report page.
+        interval: Nominal coverage of the prediction intervals that are measured, for numbers; None measures 0.9.
         seed: Random seed.
         prior_scale: Scale of the prior functions; None uses the estimator's default.
         num_members: Number of ensemble members.
@@ -90,8 +96,10 @@ def fit_table(
         FileNotFoundError: If there is no such file.
     """
     kind = one_of("kind", kind, ("auto", "number", "class"))
-    out, cells = Path(out), tables.read(path, encoding=encoding)
+    out, cells = Path(out), tables.read(path, id=id, encoding=encoding)
     _check(held_out, seed)
+    if interval is not None:
+        fraction("interval", interval)
     refuse_folder(out, overwrite)
     one_of("target", target, cells.columns)
     others = [column for column in cells.columns if column != target]
@@ -106,10 +114,13 @@ def fit_table(
     if cells.unnamed:
         report(f"columns without a name are left out: {cells.unnamed}")
     train, held = truth.split(held_out, seed)
+    _check_interval(interval, truth, len(train), len(held))
     names = [name for name in others if name not in (*drop, id)]
     table = tables.typed(cells, names)
     learned = learn(table.take(train))
-    _tell(learned, report)
+    notes = _notes(learned)
+    for words in (*_left_out(learned), *notes):
+        report(words)
     settings: dict[str, Any] = {"num_members": num_members, "random_state": seed, "verbose": bar, "encode": True}
     if prior_scale is not None:
         settings["prior_scale"] = prior_scale
@@ -118,9 +129,33 @@ def fit_table(
     model = _fitted(settings, table.take(train), truth.take(train)).set_params(verbose=False)
     if steps is None:
         report(f"training steps: {model.best_step_} (lowest out-of-bag loss)")
-    measured = _measure(model, table.take(held), truth.take(held), truth.take(train)) if len(held) else None
     classes = None if truth.classes is None else tuple(truth.classes)
-    paths = write_model(out, Model(model, target, classes, id), measured)
+    found = Model(model, target, classes, id)
+    measured, page = None, None
+    if len(held):
+        rows, known = table.take(held), truth.take(held)
+        said = model.predict_uncertainty(rows)
+        bounds = None
+        if classes is None:
+            try:
+                bounds = intervals(model, rows, interval or LEVEL)
+            except ValueError as error:  # with few members: known only now, and no reason to lose the fit
+                report(f"intervals are not measured: {error}")
+        measured = measure(found, said, known, bounds)
+        ids = None if cells.ids is None else [cells.ids[i] for i in held]
+        page = page_of(
+            found,
+            rows,
+            said,
+            measured,
+            np.arange(len(held)),
+            known,
+            ids,
+            source=Path(path).name,
+            rows_are=f"{len(held):,} held-out rows",
+            notes=tuple(notes),
+        )
+    paths = write_model(out, found, measured, page)
     return FitReport(
         target=target,
         kind=truth.kind,
@@ -135,13 +170,18 @@ def fit_table(
     )
 
 
-def _tell(learned: Learned, report: Say) -> None:
-    """Report the columns that are left out, and those that perhaps should be."""
-    for name, why in learned.left_out.items():
-        copied = f"; pass id={name!r} to copy it to the predictions" if name in learned.ids else ""
-        report(f"column {name!r} {why}; it is left out{copied}")
-    for name, why in learned.remarks.items():
-        report(f"column {name!r} {why}; if it is one, pass id={name!r} or drop={name!r}")
+def _left_out(learned: Learned) -> list[str]:
+    """Describe the columns that are left out."""
+    copied = {name: f"; pass id={name!r} to copy it to the predictions" for name in learned.ids}
+    return [f"column {name!r} {why}; it is left out{copied.get(name, '')}" for name, why in learned.left_out.items()]
+
+
+def _notes(learned: Learned) -> list[str]:
+    """Describe the columns that perhaps should be left out."""
+    return [
+        f"column {name!r} {why}; if it is one, pass id={name!r} or drop={name!r}"
+        for name, why in learned.remarks.items()
+    ]
 
 
 def _fitted(settings: dict[str, Any], x: Table, truth: Target) -> Any:
@@ -150,13 +190,18 @@ def _fitted(settings: dict[str, Any], x: Table, truth: Target) -> Any:
     return PriorEnsembleClassifier(**settings).fit(x, np.array(truth.classes)[truth.values])
 
 
-def _measure(model: Any, x: Table, truth: Target, learned: Target) -> Calibration:
-    """Measure the calibration on held-out rows."""
-    said = model.predict_uncertainty(x)
-    if truth.classes is None:
-        return calibrations.of_numbers(truth.values, said.mean, said.total, float(learned.values.mean()))
-    commonest = int(np.argmax(np.bincount(learned.values)))
-    return calibrations.of_classes(truth.values, said.mean, commonest, truth.classes)
+def _check_interval(interval: float | None, truth: Target, rows: int, held: int) -> None:
+    """Check before training that the requested intervals can be measured."""
+    if interval is None:
+        return
+    if truth.classes is not None:
+        raise ValueError(
+            f"interval={interval:g} is for numbers, but the target is predicted as one of {len(truth.classes)} "
+            "classes; leave it out, since predictions have probabilities"
+        )
+    if not held:
+        raise ValueError(f"interval={interval:g} cannot be measured without held-out rows; pass held_out=0.2")
+    refuse_level(interval, rows)
 
 
 def _check(held_out: float, seed: int) -> None:

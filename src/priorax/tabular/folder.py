@@ -1,7 +1,8 @@
 """The folder of a model: written by `priorax fit`, read by `priorax predict` and `priorax inspect`.
 
 - `model.safetensors`: the estimator, as its `save` method writes it.
-- `calibration.json`: the calibration measured on held-out rows; `calibration.png` plots it.
+- `calibration.json`: the calibration measured on held-out rows; `calibration.png` plots it, and `report.html` shows it
+  with residuals and the most doubtful rows.
 - `table.json`: the target, the id column and the classes. It is written last and marks a complete model.
 """
 
@@ -17,11 +18,12 @@ from priorax.files import BadFile, parse_json, reading, write_atomically
 from priorax.report import calibration as calibrations
 from priorax.report.calibration import Calibration
 from priorax.report.plots import save_figure
+from priorax.report.table_page import TablePage, write_table_page
 from priorax.version import __version__
 
 VERSION = 2
 """Version of the folder format."""
-FILES = ("model.safetensors", "calibration.json", "calibration.png", "table.json")
+FILES = ("model.safetensors", "calibration.json", "calibration.png", "report.html", "table.json")
 """Files of a model."""
 
 
@@ -74,13 +76,16 @@ def refuse_folder(out: Path, overwrite: bool) -> None:
         raise ValueError(f"out={str(out)!r} already contains a model; pass --overwrite to replace it or another folder")
 
 
-def write_model(out: Path, model: Model, measured: Calibration | None) -> tuple[Path, ...]:
+def write_model(
+    out: Path, model: Model, measured: Calibration | None, page: TablePage | None = None
+) -> tuple[Path, ...]:
     """Write a model to a folder.
 
     Args:
         out: The folder; it is created.
         model: The model.
         measured: Its calibration, if it was measured.
+        page: Content of the report page, if there is one.
 
     Returns:
         The files written.
@@ -92,6 +97,8 @@ def write_model(out: Path, model: Model, measured: Calibration | None) -> tuple[
     if measured is not None:
         write_atomically(out / "calibration.json", _json(measured.as_json()))
         save_figure(calibrations.figure(measured), out, "calibration", ("png",))
+    if page is not None:
+        write_table_page(page, out / "report.html")
     description = {
         "version": VERSION,
         "priorax": __version__,
