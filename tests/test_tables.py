@@ -10,8 +10,9 @@ import sys
 
 import numpy as np
 import pytest
+from test_viewer import browser  # noqa: F401
 
-from priorax.cli import main
+from priorax.cli import main, parse
 from priorax.estimators import tables
 from priorax.estimators.encoding import Features, learn
 from priorax.files import BadFile
@@ -453,6 +454,17 @@ def test_the_report_page_shows_scores_residuals_and_doubtful_rows(number, grade,
         predict_table(number[0], new, tmp_path / "p.csv", page=new)
 
 
+@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (400, "dark")])
+def test_the_report_page_is_drawn_without_network_and_fits_the_screen(width, scheme, number, grade, browser):  # noqa: F811
+    for folder, pictures in ((number[0], 2), (grade[0], 1)):
+        browser.open(folder / "report.html", width=width, scheme=scheme)
+        assert browser.complaints() == []
+        asked = [url for url in browser.asked_for() if not url.startswith("data:image/svg+xml")]
+        assert asked == [(folder / "report.html").as_uri()]
+        assert browser.value("[...document.images].filter(image => image.naturalWidth > 100).length") == pictures
+        assert browser.value("document.documentElement.scrollWidth <= innerWidth")
+
+
 def zeros_and_ones(path):
     return table(path, a=np.linspace(-1, 1, 60), y=[int(i >= 30) for i in range(60)])
 
@@ -550,3 +562,10 @@ def test_errors_of_the_command_are_in_its_own_words(data, tmp_path, capsys):
     for words, options in wrong.items():
         assert main(["fit", str(data), "--target", "y", "--out", str(tmp_path / "model"), *options]) == 2
         assert words in " ".join(capsys.readouterr().err.split())
+
+
+def test_an_option_that_is_repeated_counts_every_time():
+    words = ["fit", "t.csv", "--drop", "a", "--target", "y", "--drop", "b", "c", "--out", "m", "--drop=d"]
+    found = parse(words)
+    assert (found.drop, found.target) == (("a", "b", "c", "d"), "y")
+    assert parse(["train", "--set", "epsilon=0.2", "--set", "hold=2"]).set == ("epsilon=0.2", "hold=2")
