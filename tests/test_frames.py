@@ -2,6 +2,7 @@
 
 import datetime
 import decimal
+import sys
 import warnings
 
 import numpy as np
@@ -134,6 +135,14 @@ def test_predictions_are_series_and_frames_if_asked_for(regressor, classifier):
     classifier.set_output(transform="default")
     with pytest.raises(ValueError, match="transform='panda' is unknown; did you mean 'pandas'"):
         regressor.set_output(transform="panda")
+
+
+def test_without_pandas_arrays_are_encoded_and_the_remedy_is_named(regressor, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    assert learn(table_of([[1.0, "a"], [None, "b"], [2.0, "a"], [3.0, "b"]])).features.size == 4
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ImportError, match="pip install pandas"):
+        regressor.set_output(transform="pandas")
 
 
 def test_several_outputs_have_their_names():

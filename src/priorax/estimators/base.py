@@ -214,10 +214,10 @@ class PriorEnsemble(TableInputs):
         """Keep a sample of the rows, to know what is near and far."""
         if not hasattr(self, "anchors_"):
             self.anchors_, self.anchor_rank_ = np.zeros((0, X.shape[1]), dtype=np.float32), np.zeros(0)
-        used = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight)
+        used = X if weight is None else X[np.flatnonzero(weight)]
         seed = (self.stream_seed_, int(getattr(self, "n_seen_", 0)) if len(self.anchors_) else 0)
         self.anchors_, self.anchor_rank_ = Anchors(self.anchors_, self.anchor_rank_).add(
-            X[used], seed, lambda rows: standardised("X", rows, self.x_mean_, self.x_scale_)
+            used, seed, lambda rows: standardised("X", rows, self.x_mean_, self.x_scale_)
         )
 
     def _is_auto(self) -> bool:

@@ -285,6 +285,8 @@ def learn(table: Table) -> Learned:
     Raises:
         ValueError: If no column is left.
     """
+    if table.num_rows == 1:
+        raise ValueError(f"{table.source} has 1 sample (row), from which no encoding can be learned; pass at least 2")
     columns, ids = [], []
     left_out, remarks = dict[str, str](), dict[str, str]()
     for name, column in table.columns.items():

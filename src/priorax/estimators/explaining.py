@@ -18,12 +18,8 @@ from priorax.estimators.far_field import Anchors
 
 LEAST_RELEVANCE = 0.05
 """Least relevance of a column in distances, as a fraction of the most relevant one's."""
-
-
 MAX_COLUMNS = 1000
 """Maximum number of columns, which are compared one by one."""
-
-
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 """Pattern of dates as they are shown."""
 
@@ -141,7 +137,7 @@ def explain(model: Any, X: np.ndarray, rows: list[dict[str, Any]], num_nearest: 
     for start in range(0, len(X), at_once):
         part = range(start, min(start + at_once, len(X)))
         gaps = [_gaps((scaled[i] - anchors.rows) * weight, groups) for i in part]
-        alike = [_nearest(gap.sum(axis=1, keepdims=True) - gap, num_nearest) for gap in gaps]
+        alike = [_nearest(gap.sum(axis=1, keepdims=True) - gap, gap.sum(axis=1), num_nearest) for gap in gaps]
         changed = np.concatenate([_changed(X[i], raw, near, groups) for i, near in zip(part, alike, strict=True)])
         doubts = model._doubt(changed).reshape(len(part), len(groups), -1).mean(axis=2)
         for i, own, others, gap, without in zip(part, model._doubt(X[part]), alike, gaps, doubts, strict=True):
@@ -157,7 +153,8 @@ def explain(model: Any, X: np.ndarray, rows: list[dict[str, Any]], num_nearest: 
                 )
                 for (name, places), near, doubt in zip(groups.items(), others, without, strict=True)
             ]
-            near, whole = _nearest(gap.sum(axis=1, keepdims=True), num_nearest)[0], gap.sum(axis=1)
+            whole = gap.sum(axis=1)
+            near = _nearest(whole[:, None], whole, num_nearest)[0]
             found.append(
                 Explanation(
                     doubt=float(own),
@@ -188,9 +185,9 @@ def _gaps(difference: np.ndarray, groups: dict[str, np.ndarray]) -> np.ndarray:
     return np.stack([np.sum(difference[:, places] ** 2, axis=1) for places in groups.values()], axis=1)
 
 
-def _nearest(squares: np.ndarray, count: int) -> np.ndarray:
-    """Find the nearest anchors by each column of distances, the nearest first: [column, count]."""
-    return np.argsort(squares, axis=0, kind="stable")[:count].T
+def _nearest(squares: np.ndarray, whole: np.ndarray, count: int) -> np.ndarray:
+    """Find the nearest anchors by each column of distances, then by the whole distance: [column, count]."""
+    return np.stack([np.lexsort((whole, np.round(column, 9)))[:count] for column in squares.T])
 
 
 def _changed(row: np.ndarray, raw: np.ndarray, near: np.ndarray, groups: dict[str, np.ndarray]) -> np.ndarray:
@@ -224,14 +221,16 @@ def _listed(values: tuple[Any, ...]) -> str:
     return ", ".join(map(shown, different))
 
 
-def shown(value: Any, digits: int = 6) -> str:
+def shown(value: Any, digits: int = 4) -> str:
     """Write a value for people.
 
     Args:
         value: A number, text or None.
-        digits: Number of significant digits.
+        digits: Number of significant digits; whole numbers have up to nine.
 
     Returns:
-        A number with so many digits, "missing" for None, or the text.
+        The number, "missing" for None, or the text.
     """
-    return "missing" if value is None else short_number(value, digits) if isinstance(value, float) else str(value)
+    if not isinstance(value, float):
+        return "missing" if value is None else str(value)
+    return short_number(value, 9 if value.is_integer() else digits)

@@ -1,6 +1,7 @@
 """What the estimators take and return: arrays, or data frames with text, dates and missing cells."""
 
 import contextlib
+import importlib.util
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_X_y
+from sklearn.utils import check_array, check_X_y
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from priorax.checks import one_of
@@ -49,7 +50,10 @@ class TableInputs(BaseEstimator):
 
         Raises:
             ValueError: If `transform` is unknown.
+            ImportError: If pandas is not installed.
         """
+        if transform == "pandas" and importlib.util.find_spec("pandas") is None:
+            raise ImportError('transform="pandas" needs pandas, which is not installed; run pip install pandas')
         if transform is not None:
             self._sklearn_output_config = {"transform": one_of("transform", transform, ("default", "pandas"))}
         return self
@@ -108,12 +112,12 @@ class TableInputs(BaseEstimator):
             self.encoding_, self.left_out_ = learned.features, learned.left_out
             if table is not X:
                 for name, why in learned.left_out.items():
-                    warnings.warn(f"column {name!r} of X {why}; it is left out", UserWarning, stacklevel=5)
+                    warnings.warn(f"column {name!r} of X {why}; it is left out", UserWarning, stacklevel=4)
         elif table is not X:
             for name, words in self.encoding_.unknown(table).items():
                 shown = ", ".join(words[:5])
                 warnings.warn(
-                    f"column {name!r} of X has categories that were not in the training data: {shown}", stacklevel=5
+                    f"column {name!r} of X has categories that were not in the training data: {shown}", stacklevel=4
                 )
         return self.encoding_.transform(table)
 
@@ -124,9 +128,10 @@ class TableInputs(BaseEstimator):
                 self.n_features_in_ = len(X.columns)
                 self.feature_names_in_ = np.array(list(X.columns), dtype=object)
             return X
-        if not is_frame(X) and not hasattr(X, "dtype"):
-            X = np.asarray(X, dtype=object)
-        table = table_of(X) if fresh else None  # its errors come first
+        if not is_frame(X) and not sparse.issparse(X):  # errors about shapes come first
+            X = X if hasattr(X, "dtype") else np.asarray(X, dtype=object)
+            X = check_array(X, dtype=None, ensure_all_finite=False, input_name="X")
+        table = table_of(X) if fresh else None
         validate_data(self, X, "no_validation", reset=fresh, skip_check_array=True)
         names = getattr(self, "feature_names_in_", None)
         return table or table_of(X, None if names is None else list(names), self.encoding_)

@@ -184,7 +184,8 @@ def inspect_model(folder: Path | str) -> list[tuple[str, str]]:
     with reading(path):
         measured = Calibration.from_json(description)
         facts += [
-            (name, f"{value} ({compare})" if compare else value) for name, value, compare in measured.summary()[1:]
+            (name, f"{value}; reference: {compare}" if compare else value)
+            for name, value, compare in measured.summary()[1:]
         ]
     return [*facts, ("measured on", f"{measured.rows:,} held-out rows"), ("checksums", "all valid")]
 

@@ -7,6 +7,7 @@ import numpy as np
 from priorax.checks import short_number
 from priorax.estimators import Uncertainty
 from priorax.estimators.encoding import Column, Table
+from priorax.estimators.explaining import MAX_COLUMNS
 from priorax.report import calibration as calibrations
 from priorax.report.calibration import Calibration
 from priorax.report.table_page import DoubtfulRow, TablePage
@@ -153,6 +154,7 @@ def page_of(
         The content of the page.
     """
     estimator = model.estimator
+    few = len(estimator.encoding_.columns) <= MAX_COLUMNS
     words: np.ndarray | None = None
     predictions = None
     if truth is not None and len(known):
@@ -174,11 +176,11 @@ def page_of(
         calibration=calibration,
         measured_on=f"{len(known):,} of the {rows_are}" if len(known) < table.num_rows else rows_are,
         predictions=predictions,
-        doubtful=doubtful_rows(model, table, said, words, ids),
+        doubtful=doubtful_rows(model, table, said, words, ids) if few else (),
         doubtful_of=rows_are,
         columns=tuple((column.name, how_used(column)) for column in estimator.encoding_.columns),
         left_out=estimator.left_out_,
-        notes=notes,
+        notes=notes if few else (*notes, f"doubtful rows are not shown, since there are over {MAX_COLUMNS:,} columns"),
     )
 
 
