@@ -19,6 +19,7 @@ from priorax.files import BadFile
 from priorax.report import calibration
 from priorax.tabular import fit_table, measuring, predict_table
 from priorax.tabular.folder import FILES, inspect_model, load_model
+from priorax.tabular.predicting import _say_changed
 from priorax.tabular.target import Target, read_target
 
 CITIES = {"Rome": 0.0, "Oslo": 3.0, "Bern": -3.0}
@@ -162,6 +163,20 @@ def test_predicting_bears_unknown_words_gaps_and_other_columns(number, tmp_path)
     assert values[0, 1] > 2 * values[2, 1], "it should doubt a city that it never saw"
     features = load_model(out).estimator.encoding_
     assert np.all(features.transform(tables.as_fitted(tables.read(new), features))[0, -4:] == 0)
+
+
+def test_a_column_that_was_constant_at_the_fit_and_no_longer_is_is_named(number, tmp_path):
+    said, header = [], ["size", "city", "age", "same"]
+    new = write(tmp_path / "new.csv", header, [[0, "Rome", 30, "7"], [0, "Rome", 30, "7.0"], [0, "Rome", 30, ""]])
+    predict_table(number[0], new, tmp_path / "p.csv", said.append)
+    assert said == []
+    new = write(tmp_path / "new.csv", header, [[0, "Rome", 30, 7], [0, "Rome", 30, 8]])
+    predict_table(number[0], new, tmp_path / "p.csv", said.append)
+    assert said == ["column 'same' is 7.0 in every row of the fit, but here also 8; this is not taken into account"]
+    dated = table(tmp_path / "d.csv", day=["31.01.2024", "01.02.2024"])
+    said.clear()
+    _say_changed(tables.read(dated), {"day": "is 2024-01-31 in every row"}, said.append)
+    assert len(said) == 1 and "here also 01.02.2024;" in said[0]
 
 
 def test_predicting_says_what_is_wrong(number, tmp_path):

@@ -310,6 +310,19 @@ ID = "is different in every row, like an id"
 """Why a column that identifies rows is left out."""
 
 
+def constant(kind: Kind, value: Any) -> str:
+    """Say why a column with one value is left out.
+
+    Args:
+        kind: Kind of the column.
+        value: The value, as in `Values`.
+
+    Returns:
+        The reason.
+    """
+    return f"is {plain(kind, value)} in every row"
+
+
 def _encoding(name: str, column: Values) -> Column | str:
     """Determine the encoding of a column, or why it is left out."""
     kind, values = column.kind, column.values
@@ -319,7 +332,7 @@ def _encoding(name: str, column: Values) -> Column | str:
     if not seen:
         return "is empty in every row"
     if len(seen) == 1 and not has_missing:
-        return f"is {plain(kind, next(iter(seen)))} in every row"
+        return constant(kind, next(iter(seen)))
     if kind == "number" and len(seen) > 1 and not (_is_named_id(name) and _is_id(values)):
         return Column(name, "number", _median(values), has_missing)
     if kind == "date" and len(seen) > 1:

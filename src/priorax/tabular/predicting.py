@@ -1,5 +1,6 @@
 """`priorax predict`: predict the rows of a CSV file with a model that `priorax fit` wrote."""
 
+import contextlib
 import csv
 import gzip
 import io
@@ -11,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from priorax.checks import fraction, one_of
-from priorax.estimators import Uncertainty, tables
-from priorax.estimators.encoding import Table
+from priorax.estimators import Uncertainty, dates, tables
+from priorax.estimators.encoding import Table, constant
 from priorax.estimators.tables import Cells
 from priorax.files import write_atomically
 from priorax.report.calibration import Calibration
@@ -91,6 +92,7 @@ def predict_table(
     elif found.id is not None and cells.ids is None:
         report(f"{path} has no column {found.id!r}, the id column of the fit; predictions have no ids")
     say_encoding(cells, encoding, report)
+    _say_changed(cells, found.estimator.left_out_, report)
     table = tables.as_fitted(cells, found.estimator.encoding_)
     said = _predicted(found.estimator, cells, table, report)
     bounds = None if interval is None else intervals(found.estimator, table, interval)
@@ -126,6 +128,29 @@ def _predicted(estimator: Any, cells: Cells, table: Table, report: Say) -> Uncer
         said = estimator.predict_uncertainty(table)
         _refuse_rows(cells, ~np.isfinite(said.total))
     return said
+
+
+def _say_changed(cells: Cells, left_out: dict[str, str], report: Say) -> None:
+    """Report columns that had one value in all training rows, and have others now."""
+    for name, why in left_out.items():
+        if not why.endswith(" in every row") or name not in cells.columns:
+            continue
+        words = {cell for cell in cells.columns[name] if cell}
+        others = sorted(word for word in words if why not in _constants(cells, word))
+        if others:
+            shown = ", ".join(others[:5])
+            report(f"column {name!r} {why} of the fit, but here also {shown}; this is not taken into account")
+
+
+def _constants(cells: Cells, word: str) -> set[str]:
+    """Say why a column with one value is left out, for each kind that a cell may be."""
+    only = cells._replace(columns={"": [word]}, lines=[0])
+    found = {constant("text", word)}
+    for format in ("", *dates.FORMATS):
+        with contextlib.suppress(ValueError):
+            values = only.days("", format) if format else only.numbers("")
+            found.add(constant("date" if format else "number", values[0]))
+    return found
 
 
 def _columns(found: Model, said: Uncertainty, bounds: Interval | None) -> dict[str, Iterator[str]]:
