@@ -389,6 +389,11 @@ def test_ids_are_not_learned_from_and_stand_before_predictions(data, tmp_path):
     words = []
     predict_table(tmp_path / "model", data, tmp_path / "p.csv", words.append)
     assert words == [f"{data} has no column 'key', the id column of the fit; predictions have no ids"]
+    words.clear()
+    predict_table(tmp_path / "model", named, tmp_path / "p.csv", words.append, id="size")
+    assert words == [
+        "the model also uses the id column 'size' as a feature; if it should not, fit again with id='size'"
+    ]
     with pytest.raises(ValueError, match="id='kee' is unknown; did you mean 'key'"):
         predict_table(tmp_path / "model", named, tmp_path / "p.csv", id="kee")
     with pytest.raises(ValueError, match="id='grade' is unknown"):

@@ -24,7 +24,7 @@ Kind = Literal["number", "text", "date"]
 
 MAX_CATEGORIES = 50
 """Maximum number of categories of a text column; it may also have at most half as many as there are rows."""
-ID_WORDS = frozenset(("id", "ids", "key", "uuid", "guid", "index"))
+ID_WORDS = frozenset(("id", "ids", "key", "uuid", "guid", "index", "nr"))
 """Words in the name of a column that identifies rows."""
 
 

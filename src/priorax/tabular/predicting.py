@@ -89,6 +89,8 @@ def predict_table(
             raise ValueError(f"out={str(written)!r} is the input file and would be overwritten; pass another file")
     if id is not None:
         one_of("id", id, cells.columns)
+        if any(column.name == id for column in found.estimator.encoding_.columns):
+            report(f"the model also uses the id column {id!r} as a feature; if it should not, fit again with id={id!r}")
     elif found.id is not None and cells.ids is None:
         report(f"{path} has no column {found.id!r}, the id column of the fit; predictions have no ids")
     say_encoding(cells, encoding, report)
