@@ -14,7 +14,11 @@ EXPECTED = {
 
 
 @parametrize_with_checks(
-    [PriorEnsembleRegressor(**SMALL), PriorEnsembleClassifier(**SMALL)],
+    [
+        kind(encode=encode, **SMALL)
+        for kind in (PriorEnsembleRegressor, PriorEnsembleClassifier)
+        for encode in (False, True)
+    ],
     expected_failed_checks=lambda estimator: EXPECTED,
 )
 @pytest.mark.filterwarnings("ignore:Estimator .* does not support array API:UserWarning")

@@ -77,6 +77,6 @@ def test_separators_quotes_and_byte_order_marks(mark, tmp_path):
 def test_decimal_commas(tmp_path):
     (tmp_path / "t.csv").write_text("a;b\n1,5;2\n-0,25;none\n")
     cells = tables.read(tmp_path / "t.csv")
-    assert tables.kinds(cells, ["a", "b"]) == {"a": "number", "b": "number"}
+    assert [column.kind for column in tables.typed(cells, ["a", "b"]).columns.values()] == ["number", "number"]
     np.testing.assert_array_equal(cells.numbers("a"), [1.5, -0.25])
     np.testing.assert_array_equal(cells.numbers("b"), [2.0, np.nan])

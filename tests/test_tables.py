@@ -10,13 +10,17 @@ import sys
 
 import numpy as np
 import pytest
+from test_viewer import browser  # noqa: F401
 
-from priorax.cli import main
+from priorax.cli import main, parse
 from priorax.estimators import tables
+from priorax.estimators.encoding import Features, learn
 from priorax.files import BadFile
-from priorax.model_folder import FILES, inspect_model, load_model
 from priorax.report import calibration
-from priorax.tabular_files import Target, fit_table, predict_table, read_target
+from priorax.tabular import fit_table, measuring, predict_table
+from priorax.tabular.folder import FILES, inspect_model, load_model
+from priorax.tabular.predicting import _say_changed
+from priorax.tabular.target import Target, read_target
 
 CITIES = {"Rome": 0.0, "Oslo": 3.0, "Bern": -3.0}
 QUICK = {"num_members": 5, "steps": 200}
@@ -69,16 +73,23 @@ def test_a_table_with_words_and_gaps_is_learned(number):
     assert [path.name for path in report.paths] == list(FILES)
     assert sorted(path.name for path in out.iterdir()) == sorted(FILES)
     assert json.loads((out / "calibration.json").read_text())["rows"] == 59
-    for words in ("rows without a 'y' are left out: 5", "without a name are left out: 1", "'name' has 236 categories"):
+    for words in (
+        "rows without a 'y' are left out: 5",
+        "without a name are left out: 1",
+        "'name' is different in every row",
+    ):
         assert any(words in line for line in said)
     assert report.left_out["same"] == "is 7.0 in every row"
+    assert "column 'name' is different in every row, like an id; it is left out; pass id='name' to copy it" in " ".join(
+        said
+    )
 
 
 def test_classes_are_learned_and_predicted(grade, data, tmp_path):
     out, report = grade
     assert report.kind == "class"
     assert report.calibration.score > report.calibration.plain_score + 0.2
-    assert predict_table(out, data, tmp_path / "p.csv") == 300
+    assert predict_table(out, data, tmp_path / "p.csv").rows == 300
     with (tmp_path / "p.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert list(rows[0]) == ["class", "probability_hi", "probability_lo", "epistemic", "total"]
@@ -92,8 +103,8 @@ def test_classes_are_learned_and_predicted(grade, data, tmp_path):
 @pytest.mark.slow
 def test_a_fresh_process_predicts_the_same_bytes(number, data, tmp_path):
     out, _, _ = number
-    assert predict_table(out, data, tmp_path / "here.csv") == 300
-    script = "import sys; from priorax.tabular_files import predict_table; predict_table(*sys.argv[1:])"
+    assert predict_table(out, data, tmp_path / "here.csv").rows == 300
+    script = "import sys; from priorax.tabular import predict_table; predict_table(*sys.argv[1:])"
     subprocess.run([sys.executable, "-c", script, str(out), str(data), str(tmp_path / "there.csv")], check=True)
     assert (tmp_path / "here.csv").read_bytes() == (tmp_path / "there.csv").read_bytes()
     values = np.loadtxt(tmp_path / "here.csv", delimiter=",", skiprows=1)
@@ -105,17 +116,19 @@ def test_what_is_read_back_predicts_as_what_was_fitted_to_the_bit(data, number):
     out, report, _ = number
     cells, truth, _ = read_target(tables.read(data), "y", "number", print)
     found = load_model(out)
-    model, features = found.estimator, found.features
-    assert tables.Features.from_json(json.loads(json.dumps(features.as_json()))) == features
+    model = found.estimator
+    assert Features.from_json(json.loads(json.dumps(model.encoding_.as_json()))) == model.encoding_
     train, held = truth.split(0.2, 0)
-    said, y = model.predict_uncertainty(features.transform(cells.take(held))), truth.values
-    assert calibration.of_numbers(y[held], said.mean, said.total, float(y[train].mean())) == report.calibration
+    rows = tables.as_fitted(cells.take(held), model.encoding_)
+    bounds = measuring.intervals(model, rows, 0.9)
+    assert measuring.measure(found, model.predict_uncertainty(rows), truth.take(held), bounds) == report.calibration
+    assert model.y_mean_[0] == pytest.approx(truth.values[train].mean())
 
 
 def test_the_same_call_gives_the_same_model(data, number, tmp_path):
     out, report, _ = number
     assert fit_table(data, "y", tmp_path, drop=["grade"], **QUICK).calibration == report.calibration
-    for name in ("calibration.json", "calibration.png"):
+    for name in ("calibration.json", "calibration.png", "report.html"):
         assert (tmp_path / name).read_bytes() == (out / name).read_bytes()
     for folder in (out, tmp_path):
         predict_table(folder, data, folder.parent / "same.csv")
@@ -128,27 +141,42 @@ def test_features_are_those_of_scikit_learn(data):
     from sklearn.preprocessing import OneHotEncoder
 
     cells = tables.read(data)
-    features, _ = tables.learn(cells, tables.kinds(cells, ["size", "city", "age"]))
+    table = tables.typed(cells, ["size", "city", "age"])
+    features = learn(table).features
     numbers = np.stack([cells.numbers("size"), cells.numbers("age")], axis=1)
     cities = np.array(cells.columns["city"], dtype=object)[:, None]
     wanted = [
         SimpleImputer(strategy="median", add_indicator=True).fit_transform(numbers),
         OneHotEncoder(handle_unknown="ignore", sparse_output=False).fit_transform(cities),
     ]
-    np.testing.assert_array_equal(features.transform(cells), np.concatenate(wanted, axis=1))
+    np.testing.assert_array_equal(features.transform(table), np.concatenate(wanted, axis=1))
 
 
 def test_predicting_bears_unknown_words_gaps_and_other_columns(number, tmp_path):
     out, _, _ = number
     rows = [[30, "x", "Lima", 0], ["", "y", "", "?"], [30, "z", "Rome", 0]]
     new, said = write(tmp_path / "new.csv", ["age", "extra", "city", "size"], rows), []
-    assert predict_table(out, new, tmp_path / "p.csv", said.append) == 3
+    assert predict_table(out, new, tmp_path / "p.csv", said.append).rows == 3
     assert said == ["column 'city' has categories not seen in training: Lima; encoded as all zeros"]
     values = np.loadtxt(tmp_path / "p.csv", delimiter=",", skiprows=1)
     assert np.all(np.isfinite(values))
     assert values[0, 1] > 2 * values[2, 1], "it should doubt a city that it never saw"
-    features = load_model(out).features
-    assert np.all(features.transform(tables.read(new))[0, -4:] == 0)
+    features = load_model(out).estimator.encoding_
+    assert np.all(features.transform(tables.as_fitted(tables.read(new), features))[0, -4:] == 0)
+
+
+def test_a_column_that_was_constant_at_the_fit_and_no_longer_is_is_named(number, tmp_path):
+    said, header = [], ["size", "city", "age", "same"]
+    new = write(tmp_path / "new.csv", header, [[0, "Rome", 30, "7"], [0, "Rome", 30, "7.0"], [0, "Rome", 30, ""]])
+    predict_table(number[0], new, tmp_path / "p.csv", said.append)
+    assert said == []
+    new = write(tmp_path / "new.csv", header, [[0, "Rome", 30, 7], [0, "Rome", 30, 8]])
+    predict_table(number[0], new, tmp_path / "p.csv", said.append)
+    assert said == ["column 'same' is 7.0 in every row of the fit, but here also 8; this is not taken into account"]
+    dated = table(tmp_path / "d.csv", day=["31.01.2024", "01.02.2024"])
+    said.clear()
+    _say_changed(tables.read(dated), {"day": "is 2024-01-31 in every row"}, said.append)
+    assert len(said) == 1 and "here also 01.02.2024;" in said[0]
 
 
 def test_predicting_says_what_is_wrong(number, tmp_path):
@@ -178,10 +206,8 @@ def test_a_damaged_model_is_refused(grade, tmp_path):
     for name in FILES:
         (folder / name).write_bytes((grade[0] / name).read_bytes())
     good = json.loads((folder / "table.json").read_text())
-    number = {"name": "size", "kind": "number", "median": float("nan"), "has_missing": False, "categories": []}
-    other = {"classes": ["a", "b"]}, {"columns": good["columns"][:-1]}, {"id": 3}, {"target": None}
-    columns = {"columns": []}, {"columns": [number]}, {"columns": 3}, {"columns": good["columns"] * 2}
-    for change in ({"version": 9}, *columns, {"kind": "shell"}, {"kind": "number"}, *other):
+    other = {"classes": ["a", "b"]}, {"id": 3}, {"target": None}
+    for change in ({"version": 9}, {"kind": "shell"}, {"kind": "number"}, *other):
         (folder / "table.json").write_text(json.dumps({**good, **change}))
         with pytest.raises(BadFile):
             load_model(folder)
@@ -227,25 +253,61 @@ def table(path, **columns):
 
 
 def test_columns_that_tell_nothing_or_too_much(tmp_path):
-    n = 40
+    n = 60
     columns = {
         "gone": [""] * n,
         "same": ["a"] * n,
-        "date": [f"2024-01-{i % 31 + 1:02d}" for i in range(n)],
+        "name": [f"person {i % 40}" for i in range(n)],
         "flag": ["1" if i % 2 else "" for i in range(n)],
         "word": ["u" if i % 3 else "none" for i in range(n)],
+        "CustomerId": [i * 7 for i in range(n)],
+        "code": [f"A-{i}" for i in range(n)],
+        "year": [1950 + i for i in range(n)],
+        "either": [f"0{i % 9 + 1}/0{i % 7 + 1}/2024" for i in range(n)],
     }
     cells = tables.read(table(tmp_path / "t.csv", **columns))
-    features, left_out = tables.learn(cells, tables.kinds(cells, columns))
-    assert [(c.name, c.kind, c.categories) for c in features.columns] == [
-        ("flag", "text", ("", "1")),
-        ("word", "text", ("none", "u")),
+    features, left_out, ids, remarks = learn(tables.typed(cells, columns))
+    assert [(c.name, c.kind, c.has_missing, c.categories) for c in features.columns] == [
+        ("flag", "number", True, ()),
+        ("word", "text", False, ("none", "u")),
+        ("year", "number", False, ()),
     ]
     assert left_out["gone"] == "is empty in every row"
     assert left_out["same"] == "is a in every row"
-    assert "31 categories in 40 rows (at most 20)" in left_out["date"]
+    assert "40 categories in 60 rows (at most 30)" in left_out["name"]
+    assert "could be dates with the day or the month first" in left_out["either"]
+    assert ids == ("CustomerId", "code")
+    assert remarks == {"year": "holds whole numbers from 1950 to 2009, each at most once, like a row number"}
     with pytest.raises(ValueError, match="no column to learn from: 'gone' is empty"):
-        tables.learn(cells, tables.kinds(cells, ["gone", "same", "date"]))
+        learn(tables.typed(cells, ["gone", "same", "name"]))
+
+
+def test_dates_are_days_with_their_place_in_the_year_the_week_and_the_day(tmp_path):
+    days = [f"{1 + i % 28:02d}.{1 + i % 12:02d}.{2020 + i % 3}" for i in range(60)]
+    hours = ["" if i == 7 else f"2024-03-{1 + i % 3:02d} {i % 24:02d}:30" for i in range(60)]
+    cells = tables.read(table(tmp_path / "t.csv", sold=days, seen=hours))
+    typed = tables.typed(cells, ["sold", "seen"])
+    features = learn(typed).features
+    assert [(c.kind, c.format, c.has_missing, c.cycles) for c in features.columns] == [
+        ("date", "%d.%m.%Y", False, ("year", "week")),
+        ("date", "iso", True, ("day",)),
+    ]
+    x = features.transform(typed)
+    assert x.shape == (60, features.size) == (60, 2 + 1 + 6)
+    first = (np.datetime64("2020-01-01") - np.datetime64("1970-01-01")).astype(int)
+    np.testing.assert_allclose(x[0, 0], first)
+    np.testing.assert_allclose(x[0, 5:7], [np.sin(2 * np.pi * first / 7), np.cos(2 * np.pi * first / 7)], atol=1e-9)
+    np.testing.assert_array_equal(x[7, [1, 2, 7, 8]], [features.columns[1].median, 1, 0, 0])
+    np.testing.assert_allclose(x[6, 7:], [np.sin(2 * np.pi * 6.5 / 24), np.cos(2 * np.pi * 6.5 / 24)], atol=1e-6)
+    assert Features.from_json(json.loads(json.dumps(features.as_json()))) == features
+    assert features.decode(x[7]) == {"sold": "2021-08-08", "seen": None}
+    wrong = table(tmp_path / "w.csv", sold=["soon", *days[1:]], seen=hours)
+    with pytest.raises(
+        ValueError, match=r"line 2: column 'sold' holds dates, but 'soon' is not one; write it like 31\.01"
+    ):
+        tables.typed(tables.read(wrong), ["sold"])
+    with pytest.raises(ValueError, match="target='sold' holds dates, which cannot be predicted"):
+        read_target(cells, "sold", "auto", print)
 
 
 def test_fits_that_make_no_sense(tmp_path):
@@ -273,6 +335,10 @@ def test_fits_that_make_no_sense(tmp_path):
         ({"kind": "regression"}, "kind='regression' is unknown"),
         ({"held_out": 0.9}, r"held_out=0\.9 must be"),
         ({"seed": -1}, "seed=-1 must be"),
+        ({"interval": 9.0}, r"interval=9\.0 must be a number above 0 and below 1"),
+        ({"drop": ["typo"], "interval": 0.99}, r"interval=0\.99 needs at least 99 training rows"),
+        ({"drop": ["typo"], "interval": 0.9, "held_out": 0.0}, r"interval=0\.9 cannot be measured"),
+        ({"drop": ["typo"], "interval": 0.9, "kind": "class"}, r"interval=0\.9 is for numbers, but .* 3 classes"),
         ({"drop": ["typo"], "steps": 0}, "steps=0"),
         ({"drop": ["typo"], "num_members": 0, "steps": 1}, "num_members=0"),
         ({"out": path}, "is a file"),
@@ -323,6 +389,11 @@ def test_ids_are_not_learned_from_and_stand_before_predictions(data, tmp_path):
     words = []
     predict_table(tmp_path / "model", data, tmp_path / "p.csv", words.append)
     assert words == [f"{data} has no column 'key', the id column of the fit; predictions have no ids"]
+    words.clear()
+    predict_table(tmp_path / "model", named, tmp_path / "p.csv", words.append, id="size")
+    assert words == [
+        "the model also uses the id column 'size' as a feature; if it should not, fit again with id='size'"
+    ]
     with pytest.raises(ValueError, match="id='kee' is unknown; did you mean 'key'"):
         predict_table(tmp_path / "model", named, tmp_path / "p.csv", id="kee")
     with pytest.raises(ValueError, match="id='grade' is unknown"):
@@ -339,6 +410,79 @@ def test_a_prediction_never_takes_the_name_of_the_ids(number, data, tmp_path):
     assert header == "mean,predicted_mean,epistemic_std,total_std"
     assert first.startswith("person 0,")
     assert said == ["the id column 'mean' has the name of a prediction; the prediction is called 'predicted_mean'"]
+
+
+def test_intervals_are_written_and_measured(number, grade, data, tmp_path):
+    out, fitted, _ = number
+    found = predict_table(out, data, tmp_path / "p.csv", interval=0.8)
+    with (tmp_path / "p.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["mean", "epistemic_std", "total_std", "low", "high"]
+    bounds = load_model(out).estimator.predict_interval(
+        tables.as_fitted(tables.read(data), load_model(out).estimator.encoding_), 0.8
+    )
+    np.testing.assert_allclose(
+        [[float(row["low"]), float(row["high"])] for row in rows], np.stack(bounds, 1), rtol=1e-7
+    )
+    assert fitted.calibration.interval.level == 0.9 and 0.75 < fitted.calibration.interval.coverage <= 1
+    assert any("coverage of 0.9 intervals" in line for line in fitted.calibration.summary())
+    # the file has the target: rows with one are scored, with the same intervals
+    assert (found.scored_rows, found.calibration.interval.level) == (295, 0.8)
+    truth = np.array([row[6] for row in list(csv.reader(data.read_text().splitlines()))[1:]])
+    inside = [float(r["low"]) <= float(y) <= float(r["high"]) for r, y in zip(rows, truth, strict=True) if y]
+    assert found.calibration.interval.coverage == pytest.approx(np.mean(inside))
+    with pytest.raises(ValueError, match=r"interval=0\.999 needs at least 999 training rows"):
+        predict_table(out, data, tmp_path / "p.csv", interval=0.999)
+    with pytest.raises(ValueError, match=r"interval=0\.9 is for numbers, but the model predicts one of 2 classes"):
+        predict_table(grade[0], data, tmp_path / "p.csv", interval=0.9)
+
+
+def test_predictions_are_scored_where_the_target_is_known(number, grade, tmp_path):
+    header, said = ["size", "city", "age", "grade"], []
+    rows = [[2, "Rome", 30, "hi"], [-2, "Rome", 30, "lo"], [0, "Oslo", 30, ""], [0, "Bern", 30, "so"]]
+    found = predict_table(grade[0], write(tmp_path / "new.csv", header, rows), tmp_path / "p.csv", said.append)
+    assert (found.scored_rows, found.calibration.rows, found.calibration.kind) == (2, 2, "class")
+    assert found.calibration.confusion == ((1, 0), (0, 1)) and found.calibration.balanced == 1.0
+    assert said == ["rows whose 'grade' was not among the classes are not scored: so"]
+    no_target = write(tmp_path / "none.csv", header[:3], [row[:3] for row in rows])
+    assert predict_table(grade[0], no_target, tmp_path / "p.csv").calibration is None
+    odd = write(tmp_path / "odd.csv", ["size", "city", "age", "y"], [[2, "Rome", 30, "much"]])
+    found = predict_table(number[0], odd, tmp_path / "p.csv", said.append)
+    assert found.calibration is None and "predictions are not scored" in said[-1] and "'much'" in said[-1]
+
+
+def test_the_report_page_shows_scores_residuals_and_doubtful_rows(number, grade, tmp_path):
+    page = (number[0] / "report.html").read_text()
+    assert "<h1>y, from data.csv</h1>" in page and "59 held-out rows" in page
+    for part in ("scores", "calibration", "residuals", "doubtful", "columns"):
+        assert f'<section id="{part}">' in page
+    assert page.count("data:image/svg+xml") == 2 and "://" not in re.sub(r"base64,[\w+/=]+", "", page)
+    assert len(re.findall(r"<th scope=\"row\">line \d+</th>", page)) == measuring.MOST_DOUBTFUL
+    page = (grade[0] / "report.html").read_text()
+    assert "Confusion matrix" in page and "Brier score" in page and '<section id="residuals">' not in page
+    # of a file without the target, with text that would be code, and a row far from all others
+    evil = "<script>alert(1)</script>"
+    rows = [[0, "Rome", 30, "a"], [50, "Rome", 30, evil], [0, evil, 30, "c"]]
+    new = write(tmp_path / "new.csv", ["size", "city", "age", "key"], rows)
+    found = predict_table(number[0], new, tmp_path / "p.csv", id="key", page=tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert found.paths == (tmp_path / "p.csv", tmp_path / "page.html")
+    assert "<script>" not in page and "&lt;script&gt;alert(1)&lt;/script&gt; (line 3)" in page
+    assert "size = 50 (not like any training row): training rows alike otherwise have" in page
+    assert '<section id="scores">' not in page
+    with pytest.raises(ValueError, match="would be overwritten"):
+        predict_table(number[0], new, tmp_path / "p.csv", page=new)
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (400, "dark")])
+def test_the_report_page_is_drawn_without_network_and_fits_the_screen(width, scheme, number, grade, browser):  # noqa: F811
+    for folder, pictures in ((number[0], 2), (grade[0], 1)):
+        browser.open(folder / "report.html", width=width, scheme=scheme)
+        assert browser.complaints() == []
+        asked = [url for url in browser.asked_for() if not url.startswith("data:image/svg+xml")]
+        assert asked == [(folder / "report.html").as_uri()]
+        assert browser.value("[...document.images].filter(image => image.naturalWidth > 100).length") == pictures
+        assert browser.value("document.documentElement.scrollWidth <= innerWidth")
 
 
 def zeros_and_ones(path):
@@ -438,3 +582,10 @@ def test_errors_of_the_command_are_in_its_own_words(data, tmp_path, capsys):
     for words, options in wrong.items():
         assert main(["fit", str(data), "--target", "y", "--out", str(tmp_path / "model"), *options]) == 2
         assert words in " ".join(capsys.readouterr().err.split())
+
+
+def test_an_option_that_is_repeated_counts_every_time():
+    words = ["fit", "t.csv", "--drop", "a", "--target", "y", "--drop", "b", "c", "--out", "m", "--drop=d"]
+    found = parse(words)
+    assert (found.drop, found.target) == (("a", "b", "c", "d"), "y")
+    assert parse(["train", "--set", "epsilon=0.2", "--set", "hold=2"]).set == ("epsilon=0.2", "hold=2")

@@ -134,3 +134,19 @@ def _in_range(name: str, value: object, holds: Callable[[float], bool], limit: s
         if math.isfinite(number) and holds(number):
             return number
     raise ValueError(f"{name}={value!r} must be {limit}; pass for example {name}={example}")
+
+
+def short_number(value: float, digits: int = 4) -> str:
+    """Write a number with few significant digits, and without an exponent unless it is very large or small.
+
+    Args:
+        value: The number.
+        digits: Number of significant digits.
+
+    Returns:
+        The text, with commas between thousands.
+    """
+    plain = f"{value:.{digits}g}"
+    if not 1e-4 <= abs(value) < 1e9 or ("e" not in plain and abs(value) < 1e4):
+        return plain
+    return f"{float(plain):,.0f}" if abs(value) >= 1e4 else f"{float(plain):.0f}"

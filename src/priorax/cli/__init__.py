@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from priorax.cli.actions import RUN
 from priorax.cli.commands import Command
-from priorax.cli.options import as_options
+from priorax.cli.options import as_options, joined
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -69,4 +69,4 @@ def parse(arguments: list[str]) -> Any:
         The command.
     """
     words = "Randomized prior functions: ensembles with uncertainty estimates, and agents that explore with them."
-    return tyro.cli(Command, prog="priorax", args=arguments, description=words)
+    return tyro.cli(Command, prog="priorax", args=joined(arguments), description=words)

@@ -249,7 +249,7 @@ DEMO = {
 
 
 def _fit(command: Fit) -> int:
-    from priorax.tabular_files import fit_table
+    from priorax.tabular import fit_table
 
     found = fit_table(
         command.data,
@@ -259,6 +259,7 @@ def _fit(command: Fit) -> int:
         id=command.id,
         drop=command.drop,
         held_out=command.held_out,
+        interval=command.interval,
         seed=command.seed,
         prior_scale=command.prior_scale,
         num_members=command.num_members,
@@ -269,13 +270,18 @@ def _fit(command: Fit) -> int:
         report=lambda words: say(as_options(command, words)),
         ask=_ask if sys.stdin.isatty() and console.is_terminal else None,
     )
-    if found.calibration is not None:
-        print_summary(f"{found.target}, on {found.held_out_rows} held-out rows", found.calibration.summary())
-        if found.calibration.classes:
-            print_summary("each class against the rest", found.calibration.class_summary())
+    _print_scores(f"{found.target}, on {found.held_out_rows} held-out rows", found.calibration)
     for path in found.paths:
         say(f"wrote {path}")
     return 0
+
+
+def _print_scores(title: str, found: Any) -> None:
+    """Print the calibration and scores of a model, if they were measured."""
+    if found is not None:
+        print_summary(title, found.summary())
+        if found.classes:
+            print_summary("each class against the rest", found.class_summary())
 
 
 def _ask(question: str) -> bool:
@@ -287,17 +293,22 @@ def _ask(question: str) -> bool:
 
 
 def _predict(command: Predict) -> int:
-    from priorax.tabular_files import predict_table
+    from priorax.tabular import predict_table
 
-    rows = predict_table(
+    found = predict_table(
         command.model,
         command.data,
         command.out,
         lambda words: say(as_options(command, words)),
         id=command.id,
+        interval=command.interval,
+        page=command.report,
         encoding=command.encoding,
     )
-    say(f"wrote {rows} predictions to {command.out}")
+    _print_scores(f"{found.scored_rows} rows with a known target", found.calibration)
+    say(f"wrote {found.rows} predictions to {command.out}")
+    for path in found.paths[1:]:
+        say(f"wrote {path}")
     return 0
 
 

@@ -324,7 +324,7 @@ class Playground:
 
 @dataclass(frozen=True)
 class Fit:
-    """Fit a model to a CSV file and measure its calibration; no code needed.
+    """Fit a model to a CSV file and measure its calibration; no code needed. Open report.html in the output folder.
 
     priorax fit data.csv --target y --out model
     """
@@ -343,7 +343,9 @@ class Fit:
     drop: tuple[str, ...] = ()
     """Columns to ignore."""
     held_out: float = 0.2
-    """Fraction of rows held out to measure calibration; 0: no measurement."""
+    """Fraction of rows held out to measure calibration; 0: no measurement and no report page."""
+    interval: float | None = None
+    """Nominal coverage of the prediction intervals that are measured, for numbers (default 0.9)."""
     seed: int = 0
     """Random seed."""
     prior_scale: float | None = None
@@ -360,7 +362,10 @@ class Fit:
 
 @dataclass(frozen=True)
 class Predict:
-    """Predict every row of a CSV file with a model that `priorax fit` wrote."""
+    """Predict every row of a CSV file with a model that `priorax fit` wrote; if it has the target column, score them.
+
+    priorax predict model new.csv --interval 0.9
+    """
 
     model: Annotated[Path, tyro.conf.Positional]
     """Folder of a model."""
@@ -370,6 +375,11 @@ class Predict:
     """Output file; gzipped if it ends in .gz."""
     id: str | None = None
     """Column that identifies rows, copied to the predictions (default: that of the fit)."""
+    interval: float | None = None
+    """Nominal coverage of prediction intervals, such as 0.9, for numbers: columns low and high (default: none)."""
+    report: Path | None = None
+    """Web page to write: the most doubtful rows and, if the file has the target column, calibration and residuals
+    (default: none)."""
     encoding: str | None = None
     """Text encoding of the file, such as latin-1 (default: detected)."""
 

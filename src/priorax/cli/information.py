@@ -44,7 +44,7 @@ def show_contents(command: Inspect) -> int:
         The exit code.
     """
     from priorax.analysis.inspect import inspect
-    from priorax.model_folder import holds_model, inspect_model
+    from priorax.tabular.folder import holds_model, inspect_model
 
     found = inspect_model(command.path) if holds_model(command.path) else inspect(command.path)
     print_summary(str(command.path), [("item", "value"), *found])

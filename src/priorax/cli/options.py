@@ -1,4 +1,4 @@
-"""Error messages in command-line terms: the library's kind="class" becomes --kind class."""
+"""Options: error messages in their terms (kind="class" becomes --kind class), and options that are repeated."""
 
 import dataclasses
 import re
@@ -7,6 +7,38 @@ import typing
 from typing import Any
 
 import tyro
+
+SEVERAL = ("--drop", "--set")
+"""Options that take several values."""
+
+
+def joined(arguments: list[str]) -> list[str]:
+    """Join the values of options that are repeated, as in `--drop a --drop b`, of which only the last would count.
+
+    Args:
+        arguments: Command-line arguments.
+
+    Returns:
+        The arguments with all values of such an option after its first occurrence.
+    """
+    found: list[str] = []
+    values: dict[str, list[str]] = {}
+    current = found
+    for word in arguments:
+        option, equals, value = word.partition("=")
+        if option in SEVERAL:
+            if option not in values:
+                values[option] = []
+                found.append(option)
+            current = values[option]
+            current += [value] if equals else []
+            continue
+        current = found if word.startswith("-") else current
+        current.append(word)
+    for option, several in values.items():
+        place = found.index(option) + 1
+        found[place:place] = several
+    return found
 
 
 def as_options(command: Any, words: str) -> str:

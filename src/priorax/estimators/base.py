@@ -10,16 +10,19 @@ from typing import Any, NamedTuple, no_type_check
 
 import jax
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
-from sklearn.base import BaseEstimator
+from jaxtyping import Array, PRNGKeyArray
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from priorax.beliefs import L2, BeliefState, Ensemble
 from priorax.beliefs.gradient import Adam
 from priorax.checks import non_negative, one_of, positive, positive_int
 from priorax.data_sets import form_data
 from priorax.estimators import files
+from priorax.estimators.evaluating import LEAST, SIZES, all_outputs, outputs_of
+from priorax.estimators.explaining import Explanation, explain
+from priorax.estimators.far_field import Anchors
+from priorax.estimators.inputs import TableInputs
 from priorax.estimators.out_of_bag import ROWS
 from priorax.estimators.standardising import as_given, moments, refuse_vanishing, standardised
 from priorax.fitting import Fit, fit, start, train
@@ -27,18 +30,6 @@ from priorax.heads import Head
 from priorax.networks import MLP, Network, Table, as_network
 from priorax.noise import as_noise, online
 from priorax.priors import Constant, Linear, RandomFourier
-
-BLOCK = 128
-"""Number of rows on which a network is evaluated at once. It is fixed, since the order in which a matrix product sums
-depends on its size: so predictions for a row are the same to the bit, whatever other rows there are.
-"""
-SIZES = (BLOCK, 512, 4096)
-"""Rows per compiled call of predict: inputs are padded to the smallest size that holds them, and larger inputs are
-split into chunks of the last.
-"""
-
-LEAST = 8
-"""Least number of rows to which the inputs of `members` are padded."""
 
 PRIORS: dict[str, Network] = {"linear": Linear(), "fourier": RandomFourier(), "constant": Constant()}
 """Prior functions by name."""
@@ -88,14 +79,8 @@ class _Part:
         return self.network.apply(params, x[self.part])
 
 
-class PriorEnsemble(BaseEstimator):
+class PriorEnsemble(TableInputs):
     """Base class of the regressor and the classifier, whose docstrings describe the parameters."""
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.target_tags.multi_output = True
-        return tags
 
     @no_type_check  # scikit-learn convention: parameters are validated in fit
     def __init__(
@@ -108,6 +93,7 @@ class PriorEnsemble(BaseEstimator):
         noise: Any = "bootstrap",
         network: Any = None,
         l2: L2 | None = None,
+        encode: bool = False,
         standardize: bool = True,
         steps: int = 6000,
         batch_size: int | None = 128,
@@ -126,6 +112,7 @@ class PriorEnsemble(BaseEstimator):
         self.noise = noise
         self.network = network
         self.l2 = l2
+        self.encode = encode
         self.standardize = standardize
         self.steps = steps
         self.batch_size = batch_size
@@ -182,24 +169,11 @@ class PriorEnsemble(BaseEstimator):
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    def _validated(self, X: Any, y: Any, sample_weight: Any, fresh: bool, **y_checks: Any) -> tuple[Any, Any, Any]:
-        """Validate X, y and weights; weights are scaled to mean one over the first call of `fit` or `partial_fit`."""
-        X, y = validate_data(self, X, y, reset=fresh, dtype=np.float64, accept_sparse="csr", **y_checks)
-        if fresh:
-            self.weight_unit_ = 1.0
-        if sample_weight is None:
-            return X, y, None
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        if fresh:
-            largest = weight.max()
-            if largest == 0:
-                raise ValueError("sample_weight is 0 everywhere; pass at least one non-zero number")
-            self.weight_unit_ = float(largest * np.mean(weight / largest))
-        return X, y, weight / self.weight_unit_
-
     def _begin(self, X: Any, num_outputs: int, head: Head, weight: Any) -> None:
         """Fix the model before the first step; later changes of constructor parameters have no effect on it."""
         self._fit_params = self.get_params(deep=False)
+        for name in ("anchors_", "anchor_rank_"):
+            self.__dict__.pop(name, None)
         self.x_mean_, self.x_scale_ = moments("X", X, self.standardize, weight)
         self.prior_scale_ = 1.0 if self._is_auto() else float(non_negative("prior_scale", self.prior_scale))
         self.belief_ = self._belief(num_outputs, head)
@@ -235,6 +209,16 @@ class PriorEnsemble(BaseEstimator):
         self.loss_curve_ = result.losses.mean(axis=1)
         self.n_seen_ = len(targets)
         return result
+
+    def _keep_anchors(self, X: Any, weight: Any) -> None:
+        """Keep a sample of the rows, to know what is near and far."""
+        if not hasattr(self, "anchors_"):
+            self.anchors_, self.anchor_rank_ = np.zeros((0, X.shape[1]), dtype=np.float32), np.zeros(0)
+        used = X if weight is None else X[np.flatnonzero(weight)]
+        seed = (self.stream_seed_, int(getattr(self, "n_seen_", 0)) if len(self.anchors_) else 0)
+        self.anchors_, self.anchor_rank_ = Anchors(self.anchors_, self.anchor_rank_).add(
+            used, seed, lambda rows: standardised("X", rows, self.x_mean_, self.x_scale_)
+        )
 
     def _is_auto(self) -> bool:
         if isinstance(self.prior_scale, str):
@@ -303,11 +287,6 @@ class PriorEnsemble(BaseEstimator):
         random = check_random_state(self.stream_seed_ if random_state is None else random_state)
         return random.randint(self.belief_.num_members, size=positive_int("num_samples", num_samples))
 
-    def _asked(self, X: Any) -> Any:
-        """Validate the inputs of a prediction."""
-        check_is_fitted(self, "state_")
-        return validate_data(self, X, reset=False, dtype=np.float64, accept_sparse="csr")
-
     def _chunks(self, X: Any, compute: Compute, combine: Combine) -> list[np.ndarray]:
         """Combine the members' predictions for X, over padded chunks of fixed size.
 
@@ -346,11 +325,41 @@ class PriorEnsemble(BaseEstimator):
         padded = jax.tree.map(lambda leaf: np.pad(leaf, [(0, size - n), (0, 0)], mode="edge"), self._inputs(X))
         state = (self.state_.params, self.state_.frozen)
         found = (
-            _all_outputs(self.belief_, state, padded)
+            all_outputs(self.belief_, state, padded)
             if member is None
-            else _outputs_of(self.belief_, state, padded, member)[None]
+            else outputs_of(self.belief_, state, padded, member)[None]
         )
         return np.asarray(found)[:, :n].astype(np.float64)
+
+    def explain(self, X: Any, num_nearest: int = 5) -> list[Explanation]:
+        """Explain what makes rows doubtful: the columns in which they are far from the training rows.
+
+        Each row is compared with at most 512 training rows, a random sample that the model keeps. For each column,
+        the nearest ones in the other columns show what its value usually is; columns are ordered by the doubt that
+        would remain with that value. Distances weigh each column by how much predictions depend on it. It is made for
+        few rows: the members are evaluated `num_nearest` times for each row and column. `print(model.explain(X)[0])`
+        is an explanation in words.
+
+        Args:
+            X: Inputs [n, features], dense or sparse, or a data frame.
+            num_nearest: Number of nearest training rows to compare with.
+
+        Returns:
+            An explanation of each row.
+
+        Raises:
+            ValueError: If X does not match the model, or has more than 1,000 columns.
+        """
+        positive_int("num_nearest", num_nearest)
+        return explain(self, *self._with_values(X), min(num_nearest, len(self.anchors_)))
+
+    def _doubt(self, X: np.ndarray) -> np.ndarray:
+        """Compute one number of epistemic uncertainty for each row of features."""
+        raise NotImplementedError
+
+    def _centre(self, X: np.ndarray) -> np.ndarray:
+        """Compute the mean prediction for each row of features, standardised or as probabilities [row, ...]."""
+        raise NotImplementedError
 
     def save(self, path: Path | str) -> None:
         """Save the fitted estimator to one file of arrays and JSON, without pickle.
@@ -383,21 +392,6 @@ class PriorEnsemble(BaseEstimator):
         return files.load(cls, path, own)
 
 
-@jax.jit
-def _all_outputs(belief: Ensemble, state: Any, x: Any) -> Float[Array, "member row output size"]:
-    def of(parts: Any) -> Array:
-        return jax.vmap(lambda row: belief.output(parts[0], parts[1], row))(x)
-
-    few = jax.tree.leaves(x)[0].shape[0] <= BLOCK
-    return jax.vmap(of)(state) if few else jax.lax.map(of, state)
-
-
-@jax.jit
-def _outputs_of(belief: Ensemble, state: Any, x: Any, member: int | Array) -> Float[Array, "row output size"]:
-    params, frozen = jax.tree.map(lambda leaf: leaf[member], state)
-    return jax.vmap(lambda row: belief.output(params, frozen, row))(x)
-
-
 def largest_plausible(losses: dict[float, np.ndarray]) -> float:
     """Choose the largest prior scale that rows near the data do not speak against.
 
@@ -414,36 +408,3 @@ def largest_plausible(losses: dict[float, np.ndarray]) -> float:
     best = losses[min(losses, key=lambda scale: float(np.mean(losses[scale])))]
     worse = {scale: found - best for scale, found in losses.items()}
     return max(scale for scale, gap in worse.items() if np.mean(gap) <= np.std(gap) / np.sqrt(len(gap)))
-
-
-def mean_of(members: np.ndarray) -> np.ndarray:
-    """Average over members, summing in a fixed order for any number of rows.
-
-    Args:
-        members: Values [member, row, ...].
-
-    Returns:
-        The mean [row, ...].
-    """
-    return sum(members) / len(members)
-
-
-def outputs(belief: Ensemble, state: BeliefState, x: Any) -> Float[Array, "member row output size"]:
-    """Evaluate one member after the other in blocks of rows, so that its weights and activations stay in the cache.
-
-    Args:
-        belief: The ensemble.
-        state: Its state.
-        x: Inputs [row, ...]; the number of rows is a multiple of `BLOCK`.
-
-    Returns:
-        Raw outputs of all members.
-    """
-    blocks = jax.tree.map(lambda leaf: leaf.reshape(-1, BLOCK, *leaf.shape[1:]), x)
-
-    def member(parts: Any) -> Array:
-        rows = jax.vmap(lambda row: belief.output(parts[0], parts[1], row))
-        found = jax.lax.map(rows, blocks)
-        return found.reshape(-1, *found.shape[2:])
-
-    return jax.lax.map(member, (state.params, state.frozen))

@@ -15,9 +15,9 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
 from priorax.beliefs import L2, BeliefState, Ensemble
-from priorax.estimators.base import Combine, PriorEnsemble, Uncertainty, mean_of, outputs
+from priorax.estimators.base import Combine, PriorEnsemble, Uncertainty
+from priorax.estimators.evaluating import mean_of, outputs
 from priorax.estimators.far_field import Anchors, distance, nearness
-from priorax.estimators.standardising import standardised
 from priorax.fitting import Fit
 from priorax.heads import Classes, Head
 from priorax.networks import Network
@@ -62,6 +62,10 @@ class PriorEnsembleClassifier(ClassifierMixin, PriorEnsemble):
             weight that is 0.63 at twice and 0.98 at three times that distance.
         class_weight: Weights of the classes, as elsewhere in scikit-learn: None, "balanced", a dictionary from labels
             to weights, or a list of these for several outputs.
+        encode: Whether X may have text, categories, dates and missing cells, as a data frame or an array of objects:
+            missing numbers become the median and are flagged, text is one-hot encoded, and dates are days with their
+            position in the year, the week and the day. Columns that tell nothing (ids, constants, names) are left out
+            with a warning; see `encoding_` and `left_out_`. The first call of `partial_fit` fixes the encoding.
         standardize: Whether to scale X to mean 0 and standard deviation 1.
         steps: Maximum number of Adam steps.
         batch_size: Minibatch size; None trains on full batches.
@@ -91,6 +95,7 @@ class PriorEnsembleClassifier(ClassifierMixin, PriorEnsemble):
         l2: L2 | None = None,
         class_weight: Any = None,
         base_rates: bool = True,
+        encode: bool = False,
         standardize: bool = True,
         steps: int = 6000,
         batch_size: int | None = 128,
@@ -110,6 +115,7 @@ class PriorEnsembleClassifier(ClassifierMixin, PriorEnsemble):
             noise=noise,
             network=network,
             l2=l2,
+            encode=encode,
             standardize=standardize,
             steps=steps,
             batch_size=batch_size,
@@ -212,24 +218,20 @@ class PriorEnsembleClassifier(ClassifierMixin, PriorEnsemble):
         else:
             labels = [np.unique(part) for part in ([classes] if self.flat_y_ else classes)]
         self.classes_: Any = labels[0] if self.flat_y_ else labels
-        for name in ("anchors_", "anchor_rank_", "class_totals_"):
-            self.__dict__.pop(name, None)
+        self.__dict__.pop("class_totals_", None)
         self._begin(X, self.n_outputs_, self._head(), weight)
 
     def _see_rows(self, X: Any, targets: np.ndarray, weight: Any) -> None:
         """Count the classes, and keep a sample of the rows, to know what is far from them."""
         used = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight)
-        if not hasattr(self, "anchors_"):
+        if not hasattr(self, "class_totals_"):
             self.to_base_rates_ = bool(self.base_rates)
             self.class_totals_ = np.zeros((self.n_outputs_, max(len(labels) for labels in self._labels())))
-            self.anchors_, self.anchor_rank_ = np.zeros((0, X.shape[1]), dtype=np.float32), np.zeros(0)
         share = np.ones(len(used)) if weight is None else weight[used]
         self.class_totals_ = self.class_totals_ + np.stack(
             [np.bincount(column[used], share, self.class_totals_.shape[1]) for column in targets.T]
         )
-        scaled = standardised("X", X[used], self.x_mean_, self.x_scale_)
-        seed = (self.stream_seed_, int(getattr(self, "n_seen_", 0)) if len(self.anchors_) else 0)
-        self.anchors_, self.anchor_rank_ = Anchors(self.anchors_, self.anchor_rank_).add(scaled, seed)
+        self._keep_anchors(X, weight)
         self.radius_ = Anchors(self.anchors_, self.anchor_rank_).radius()
 
     def _rates(self) -> np.ndarray:
@@ -304,7 +306,7 @@ class PriorEnsembleClassifier(ClassifierMixin, PriorEnsemble):
         Returns:
             Probabilities [n, classes]; a list of these for several outputs.
         """
-        return self._per_output(self._proba(self._asked(X), _mean_proba)[0])
+        return self._shown(X, self._per_output(self._proba(self._asked(X), _mean_proba)[0]))
 
     def predict_log_proba(self, X: Any) -> Any:
         """Predict the logarithm of the class probabilities.
@@ -316,10 +318,10 @@ class PriorEnsembleClassifier(ClassifierMixin, PriorEnsemble):
             Logarithms of `predict_proba(X)`.
         """
         proba = self.predict_proba(X)
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore"):  # np.log keeps data frames
             return np.log(proba) if self.flat_y_ else [np.log(part) for part in proba]
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Any) -> Any:
         """Predict the label with the highest mean probability.
 
         Args:
@@ -328,11 +330,12 @@ class PriorEnsembleClassifier(ClassifierMixin, PriorEnsemble):
         Returns:
             Labels [n] or [n, outputs].
         """
-        proba = self.predict_proba(X)
+        proba = self._per_output(self._proba(self._asked(X), _mean_proba)[0])
+        names = self._output_names(self.n_outputs_)
         if self.flat_y_:
-            return self.classes_[np.argmax(proba, axis=1)]
+            return self._said(X, self.classes_[np.argmax(proba, axis=1)], names)
         columns = [known[np.argmax(p, axis=1)] for p, known in zip(proba, self.classes_, strict=True)]
-        return np.stack(columns, axis=1)
+        return self._said(X, np.stack(columns, axis=1), names)
 
     def predict_uncertainty(self, X: Any) -> Uncertainty:
         """Predict class probabilities and their uncertainty in nats.
@@ -348,7 +351,9 @@ class PriorEnsembleClassifier(ClassifierMixin, PriorEnsemble):
         """
         proba, aleatoric, total = self._proba(self._asked(X), _class_moments)
         parts = (np.maximum(total - aleatoric, 0.0), aleatoric, total)
-        return Uncertainty(self._per_output(proba), *(part[:, 0] if self.flat_y_ else part for part in parts))
+        names = self._output_names(self.n_outputs_)
+        shown = (self._said(X, part[:, 0] if self.flat_y_ else part, names) for part in parts)
+        return Uncertainty(self._shown(X, self._per_output(proba)), *shown)
 
     def sample(self, X: Any, num_samples: int = 1, random_state: Any = None) -> Any:
         """Predict with members drawn at random, with replacement.
@@ -382,6 +387,19 @@ class PriorEnsembleClassifier(ClassifierMixin, PriorEnsemble):
         """
         proba = softmax(self._member_outputs(self._asked(X), member), axis=-1)
         return self._per_output(proba if member is None else proba[0])
+
+    def _doubt(self, X: np.ndarray) -> np.ndarray:
+        _, aleatoric, total = self._proba(X, _class_moments)
+        return np.maximum(total - aleatoric, 0.0).sum(axis=1)
+
+    def _centre(self, X: np.ndarray) -> np.ndarray:
+        return self._proba(X, _mean_proba)[0]
+
+    def _shown(self, X: Any, proba: Any) -> Any:
+        """Convert probabilities for the rows of X, or a list of them for several outputs, to what is returned."""
+        if self.flat_y_:
+            return self._said(X, proba, self.classes_)
+        return [self._said(X, part, known) for part, known in zip(proba, self.classes_, strict=True)]
 
     def _per_output(self, proba: np.ndarray) -> Any:
         """Split [..., output, class] into one array per output, with its own classes; rows sum to one exactly."""

@@ -5,6 +5,7 @@ the logits is not felt: every member is certain. The distance to the nearest of 
 with the distances between anchors, tells how far is far.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -12,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from priorax.estimators.base import BLOCK
+from priorax.estimators.evaluating import BLOCK
 
 ANCHORS = 512
 """Maximum number of training rows to compare with, drawn at random."""
@@ -29,21 +30,22 @@ class Anchors(NamedTuple):
     rank: Float[np.ndarray, " anchor"]
     """Random numbers; the rows with the smallest ones of all are kept."""
 
-    def add(self, rows: np.ndarray, seed: tuple[int, ...]) -> "Anchors":
+    def add(self, rows: Any, seed: tuple[int, ...], standardise: Callable[[Any], np.ndarray] = np.asarray) -> "Anchors":
         """Add rows, so that all rows added so far are kept with equal probability.
 
         Args:
-            rows: Standardised rows.
+            rows: The rows, dense or sparse.
             seed: Random seed; another one for each call.
+            standardise: Standardises the rows that are kept; by default they already are.
 
         Returns:
             The new sample.
         """
-        rank = np.concatenate([self.rank, np.random.default_rng(seed).random(len(rows))])
+        rank = np.concatenate([self.rank, np.random.default_rng(seed).random(rows.shape[0])])
         most = max(2, min(ANCHORS, MAX_NUMBERS // max(rows.shape[1], 1)))
         kept = np.sort(np.argsort(rank, kind="stable")[:most])
         new = kept[kept >= len(self.rank)] - len(self.rank)
-        return Anchors(np.concatenate([self.rows[kept[kept < len(self.rank)]], rows[new]]), rank[kept])
+        return Anchors(np.concatenate([self.rows[kept[kept < len(self.rank)]], standardise(rows[new])]), rank[kept])
 
     def radius(self) -> float:
         """Compute the usual distance of a row to the nearest other one.

@@ -3,6 +3,7 @@
 Files may come from untrusted sources, so the parts of a fit are checked against each other before they are used.
 """
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from priorax import files, storage
+from priorax.estimators.encoding import Features
 from priorax.files import BadFile
 
 COUNTS = ("n_features_in_", "n_outputs_", "n_seen_", "n_iter_", "best_step_", "stream_seed_")
@@ -48,9 +50,12 @@ def pack(model: Any) -> files.Content:
         for name, value in sorted(vars(model).items())
         if _is_fitted(type(model), name) and name not in ROWS
     }
+    description = {"params": params, "fitted": fitted}
+    if hasattr(model, "encoding_"):
+        description["encoding"] = {"columns": model.encoding_.as_json()}
     rows = {PREFIX + name: vars(model)[name] for name in ROWS if name in vars(model)}
     arrays = {**storage.state_arrays(model.state_), **rows}
-    return files.Content(type(model).__name__, {"params": params, "fitted": fitted}, arrays)
+    return files.Content(type(model).__name__, description, arrays)
 
 
 def load(cls: type, path: Path | str, own: dict[str, Any]) -> Any:
@@ -92,6 +97,7 @@ def unpack(cls: type, content: files.Content, path: Path | str, own: dict[str, A
         parts = {
             part: {name: storage.rebuild(value, own, content.largest) for name, value in values.items()}
             for part, values in content.description.items()
+            if part != "encoding"
         }
         rows = {name.removeprefix(PREFIX): a for name, a in content.arrays.items() if name.startswith(PREFIX)}
         for name, array in rows.items():
@@ -104,11 +110,13 @@ def unpack(cls: type, content: files.Content, path: Path | str, own: dict[str, A
             storage.refuse_size(name, parts["params"].get(name), content.largest)
         model = cls(**parts["params"])
         vars(model).update(parts["fitted"], **rows, _fit_params=parts["params"])
+        if "encoding" in content.description:
+            model.encoding_ = Features.from_json(content.description["encoding"]["columns"])
         _check(model)
         model.belief_ = model._belief(model.n_outputs_, model._head())
         if not is_classifier(model):
             _check_noise(model)
-        rows = model._inputs(np.zeros((1, model.n_features_in_)))
+        rows = model._inputs(np.zeros((1, model._width)))
         example = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), rows)
         state = {name: array for name, array in content.arrays.items() if not name.startswith(PREFIX)}
         model.state_ = storage.restore_state(model.belief_, example, state)
@@ -118,7 +126,7 @@ def unpack(cls: type, content: files.Content, path: Path | str, own: dict[str, A
 def _is_fitted(cls: type, name: str) -> bool:
     """Check whether a fitted estimator has an attribute of that name, apart from the state."""
     ours = name.isidentifier() and name.endswith("_") and not name.startswith("_") and not hasattr(cls, name)
-    return ours and name not in ("state_", "belief_")
+    return ours and name not in ("state_", "belief_", "encoding_")
 
 
 def _check(model: Any) -> None:
@@ -127,7 +135,7 @@ def _check(model: Any) -> None:
         value = getattr(model, name)
         if type(value) is not int or value < (name in ("n_features_in_", "n_outputs_")):
             raise BadFile(f"{name}={value!r:.100} is not a valid count; save it again")
-    features, outputs = model.n_features_in_, model.n_outputs_
+    features, outputs = model._width, model.n_outputs_
     if type(model.flat_y_) is not bool or (model.flat_y_ and outputs != 1):
         raise BadFile(f"flat_y_={model.flat_y_!r:.100} contradicts n_outputs_={outputs}; save it again")
     if not isinstance(model.weight_unit_, float) or not 0 < model.weight_unit_ < np.inf:
@@ -136,9 +144,8 @@ def _check(model: Any) -> None:
         raise BadFile(f"prior_scale_={model.prior_scale_!r:.100} must be at least 0 and below 1e30; save it again")
     _check_numbers(model, "x_mean_", features)
     _check_numbers(model, "x_scale_", features, positive=True)
-    names = vars(model).get("feature_names_in_")
-    if names is not None and (_shape(names) != (features,) or not all(isinstance(name, str) for name in names)):
-        raise BadFile(f"feature_names_in_ are not {features} names; save it again")
+    _check_names(model)
+    _check_anchors(model, features)
     if "loss_curve_" in vars(model):
         _check_numbers(model, "loss_curve_", len(model.loss_curve_))
     if is_classifier(model):
@@ -148,10 +155,28 @@ def _check(model: Any) -> None:
         for known in labels:
             if len(_shape(known)) != 1 or not known.size or not np.array_equal(known, np.unique(known)):
                 raise BadFile("classes_ are not sorted distinct labels; save it again")
-        _check_far_field(model, features, outputs, max(len(known) for known in labels))
+        _check_far_field(model, outputs, max(len(known) for known in labels))
     else:
         _check_numbers(model, "y_mean_", outputs)
         _check_numbers(model, "y_scale_", outputs, positive=True)
+
+
+def _check_names(model: Any) -> None:
+    """Check the names of columns and outputs, and that the columns of an encoding are among those of X."""
+    columns = model.n_features_in_
+    for name, count in {"feature_names_in_": columns, "output_names_": model.n_outputs_}.items():
+        found = vars(model).get(name)
+        if found is not None and (_shape(found) != (count,) or not all(isinstance(each, str) for each in found)):
+            raise BadFile(f"{name} are not {count} names; save it again")
+    left_out = vars(model).get("left_out_", {})
+    if type(left_out) is not dict or not all(isinstance(word, str) for pair in left_out.items() for word in pair):
+        raise BadFile(f"left_out_={left_out!r:.100} must give reasons by column; save it again")
+    if hasattr(model, "encoding_"):
+        used, names = {column.name for column in model.encoding_.columns}, vars(model).get("feature_names_in_")
+        plain = all(re.fullmatch(r"x\d{1,9}", name, re.ASCII) and int(name[1:]) < columns for name in used)
+        known = plain if names is None else used <= {*names} and len({*names}) == columns
+        if not known or used & left_out.keys():
+            raise BadFile("encoding_ has columns that X does not have; save it again")
 
 
 def _check_numbers(model: Any, name: str, length: int, positive: bool = False) -> None:
@@ -177,14 +202,18 @@ def _check_noise(model: Any) -> None:
         raise BadFile(f"unseen_ does not have {members} members for each row; save it again")
 
 
-def _check_far_field(model: Any, features: int, outputs: int, classes: int) -> None:
-    """Check what a classifier keeps to know what is far from the data."""
-    if type(model.to_base_rates_) is not bool:
-        raise BadFile(f"to_base_rates_={model.to_base_rates_!r:.100} must be true or false; save it again")
+def _check_anchors(model: Any, features: int) -> None:
+    """Check the sample of the training rows."""
     rows = len(model.anchor_rank_) if len(_shape(model.anchor_rank_)) == 1 else -1
     _check_numbers(model, "anchor_rank_", rows)
     if _shape(model.anchors_) != (rows, features) or rows < 1 or model.anchors_.dtype != np.float32:
         raise BadFile(f"anchors_ are not {rows} rows of {features} columns; save it again")
+
+
+def _check_far_field(model: Any, outputs: int, classes: int) -> None:
+    """Check what a classifier keeps to know what is far from the data."""
+    if type(model.to_base_rates_) is not bool:
+        raise BadFile(f"to_base_rates_={model.to_base_rates_!r:.100} must be true or false; save it again")
     totals = model.class_totals_
     if _shape(totals) != (outputs, classes) or not np.issubdtype(totals.dtype, np.floating) or np.any(totals < 0):
         raise BadFile(f"class_totals_ are not those of {outputs} outputs with {classes} classes; save it again")

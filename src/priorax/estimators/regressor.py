@@ -11,7 +11,8 @@ from sklearn.base import RegressorMixin
 
 from priorax.beliefs import L2, BeliefState, Ensemble
 from priorax.checks import fraction, one_of
-from priorax.estimators.base import PriorEnsemble, Uncertainty, mean_of, outputs
+from priorax.estimators.base import PriorEnsemble, Uncertainty
+from priorax.estimators.evaluating import mean_of, outputs
 from priorax.estimators.out_of_bag import (
     ROWS,
     OutOfBag,
@@ -57,6 +58,10 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
         network: Trainable network; None is an MLP of `hidden_widths`.
         l2: Regularisation of the weights towards an anchor (`priorax.beliefs.L2`).
         heteroscedastic: Whether to learn the noise as a function of X; otherwise it is one number for each output.
+        encode: Whether X may have text, categories, dates and missing cells, as a data frame or an array of objects:
+            missing numbers become the median and are flagged, text is one-hot encoded, and dates are days with their
+            position in the year, the week and the day. Columns that tell nothing (ids, constants, names) are left out
+            with a warning; see `encoding_` and `left_out_`. The first call of `partial_fit` fixes the encoding.
         standardize: Whether to scale X and y to mean 0 and standard deviation 1.
         steps: Maximum number of Adam steps.
         batch_size: Minibatch size; None trains on full batches.
@@ -83,6 +88,7 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
         network: Any = None,
         l2: L2 | None = None,
         heteroscedastic: bool = False,
+        encode: bool = False,
         standardize: bool = True,
         steps: int = 6000,
         batch_size: int | None = 128,
@@ -102,6 +108,7 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
             noise=noise,
             network=network,
             l2=l2,
+            encode=encode,
             standardize=standardize,
             steps=steps,
             batch_size=batch_size,
@@ -137,6 +144,7 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
         X, y, weight = work._validated(X, y, sample_weight, True, y_numeric=True, multi_output=True)
         work._start(X, y, weight)
         targets = work._targets(y)
+        work._keep_anchors(X, weight)
         work._see_noise(X, targets, weight, work._fit(X, targets, weight))
         return self._become(work)
 
@@ -161,6 +169,7 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
         if fresh:
             work._start(X, y, weight)
         targets = work._targets(y)
+        work._keep_anchors(X, weight)
         work._see_noise(X, targets, weight, work._partial_fit(X, targets, weight))
         return self._become(work)
 
@@ -240,15 +249,15 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
         """
         if return_std and return_cov:
             raise ValueError("return_std=True and return_cov=True are mutually exclusive; pass only one of them")
-        X = self._asked(X)
+        asked = self._asked(X)
         if return_cov:
-            members = self._members(X)
+            members = self._members(asked)
             mean = mean_of(members)
             cov = np.einsum("knj,kmj->nmj", members - mean, members - mean) / max(len(members) - 1, 1)
-            return self._flat(self._unscale(mean)), self._flat(cov * self._y_variance())
-        mean, std, _ = self._chunks(X, _values_and_noise, _moments)
-        mean = self._flat(self._unscale(mean))
-        return (mean, self._flat(std * self.y_scale_)) if return_std else mean
+            return self._shown(X, self._unscale(mean)), self._flat(cov * self._y_variance())
+        mean, std, _ = self._chunks(asked, _values_and_noise, _moments)
+        mean = self._shown(X, self._unscale(mean))
+        return (mean, self._shown(X, std * self.y_scale_)) if return_std else mean
 
     def predict_uncertainty(self, X: Any) -> Uncertainty:
         """Predict the mean with epistemic, aleatoric and total standard deviations.
@@ -266,14 +275,14 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
         mean, epistemic, aleatoric = self._spread(self._asked(X))
         epistemic, aleatoric = epistemic * self.y_scale_, aleatoric * self.y_scale_
         total = np.hypot(epistemic, aleatoric)
-        return Uncertainty(*map(self._flat, (self._unscale(mean), epistemic, aleatoric, total)))
+        return Uncertainty(*(self._shown(X, part) for part in (self._unscale(mean), epistemic, aleatoric, total)))
 
     def _spread(self, X: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Compute the standardised mean, epistemic and aleatoric standard deviation, [row, output]."""
         mean, epistemic, aleatoric = self._chunks(X, _values_and_noise, _moments)
         return mean, epistemic, np.clip(aleatoric, *self.noise_range_) * self.noise_scale_
 
-    def predict_interval(self, X: Any, coverage: float = 0.9, method: str = "scaled") -> tuple[np.ndarray, np.ndarray]:
+    def predict_interval(self, X: Any, coverage: float = 0.9, method: str = "scaled") -> tuple[Any, Any]:
         """Predict intervals that contain a new measurement with a given probability.
 
         Both methods use the residuals of training rows at the members that did not see them (out-of-bag; held-out rows
@@ -294,24 +303,24 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
         Raises:
             ValueError: If `coverage` or `method` is invalid.
         """
-        X = self._asked(X)
+        asked = self._asked(X)
         fraction("coverage", coverage)
         if one_of("method", method, ("scaled", "jackknife")) == "scaled":
-            mean, epistemic, aleatoric = self._spread(X)
+            mean, epistemic, aleatoric = self._spread(asked)
             quantiles = [
                 conformal_quantile(scores(rows, scale), coverage, rows.weight)
                 for rows, scale in zip(self._out_of_bag(), self.noise_scale_, strict=True)
             ]
             half = np.hypot(epistemic, aleatoric) * np.array(quantiles)
-            return self._flat(self._unscale(mean - half)), self._flat(self._unscale(mean + half))
-        members, unseen = self._members(X), self._unseen()
+            return self._shown(X, self._unscale(mean - half)), self._shown(X, self._unscale(mean + half))
+        members, unseen = self._members(asked), self._unseen()
         bounds = []
         for j, rows in enumerate(self._out_of_bag()):
             used = unseen.any(axis=1) & (rows.weight > 0)
             residual = np.abs(rows.residual[used])
             bounds.append(jackknife_after_bootstrap(members[..., j], unseen[used], residual, coverage))
         low, high = np.moveaxis(np.array(bounds), 0, -1)
-        return self._flat(self._unscale(low)), self._flat(self._unscale(high))
+        return self._shown(X, self._unscale(low)), self._shown(X, self._unscale(high))
 
     def sample(self, X: Any, num_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Evaluate functions drawn from the ensemble, with replacement.
@@ -351,6 +360,13 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
         """Compute the standardised mean of every member on X, [member, n, output]."""
         return np.moveaxis(self._chunks(X, _values_and_noise, _only_values)[0], 0, 1)
 
+    def _doubt(self, X: np.ndarray) -> np.ndarray:
+        std = self._chunks(X, _values_and_noise, _moments)[1]
+        return std[:, 0] * self.y_scale_[0] if self.flat_y_ else np.sqrt(np.mean(std**2, axis=1))
+
+    def _centre(self, X: np.ndarray) -> np.ndarray:
+        return self._chunks(X, _values_and_noise, _moments)[0]
+
     def _y_variance(self) -> np.ndarray:
         """Get the variance of y, the unit of covariances."""
         with np.errstate(over="ignore", under="ignore"):
@@ -364,6 +380,10 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
 
     def _unscale(self, values: np.ndarray) -> np.ndarray:
         return values * self.y_scale_ + self.y_mean_
+
+    def _shown(self, X: Any, values: np.ndarray) -> Any:
+        """Convert values [row, output] for the rows of X to what is returned."""
+        return self._said(X, self._flat(values), self._output_names(self.n_outputs_))
 
     def _flat(self, values: np.ndarray) -> np.ndarray:
         return values[..., 0] if self.flat_y_ else values

@@ -1,8 +1,6 @@
-"""Real-world CSV tables: encode text columns and missing cells as numbers for the estimators.
+"""CSV files as tables: reading the cells, and deciding which columns hold numbers, dates or text.
 
-`read` returns the cells, `kinds` decides which columns are numeric, and `learn` determines medians and categories
-(`Features`), with which any table with those columns can be encoded. They are plain values, stored as JSON; the
-transformers of scikit-learn are always built from them, so that encodings are the same after saving and loading.
+`read` returns the cells, `typed` a table whose columns have kinds, which `encoding` turns into numbers.
 """
 
 import codecs
@@ -12,26 +10,19 @@ import io
 import math
 import re
 import zlib
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from sklearn.impute import SimpleImputer
-from sklearn.preprocessing import OneHotEncoder
 
-from priorax.checks import one_of
-
-Kind = Literal["number", "text"]
-"""Kind of a column."""
+from priorax.estimators import dates
+from priorax.estimators.encoding import Features, Table, Values
 
 MISSING = frozenset(("", "na", "n/a", "#n/a", "<na>", "nan", "null", "?"))
 """Cells that count as missing, in lower case."""
 MISSING_NUMBERS = frozenset(("", "none", "-"))
-"""Cells that count as missing in numeric columns only."""
-MAX_CATEGORIES = 50
-"""Maximum number of categories of a text column; it may also have at most half as many as there are rows."""
+"""Cells that count as missing in columns of numbers and dates only."""
 SMALL_TEXT, MOST_ZIPPED = 10**8, 100
 """A gzip file may unpack to at most this many bytes, or this many times its size, whichever is larger."""
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -81,130 +72,34 @@ class Cells(NamedTuple):
         Raises:
             ValueError: If a cell is not a finite number; the message names its line.
         """
-        values = np.array([_number(cell, self.decimal_comma) for cell in self.columns[name]], dtype=object)
-        for i, value in enumerate(values):
+        values = [_number(cell, self.decimal_comma) for cell in self.columns[name]]
+        return self._parsed(name, values, "is numeric", "a number", "write a finite number")
+
+    def days(self, name: str, format: str) -> np.ndarray:
+        """Parse a column of dates.
+
+        Args:
+            name: Name of the column.
+            format: One of `dates.FORMATS`.
+
+        Returns:
+            Days since 1970-01-01; NaN where missing.
+
+        Raises:
+            ValueError: If a cell is not a date in that format; the message names its line.
+        """
+        values = [_days(cell, format) for cell in self.columns[name]]
+        return self._parsed(name, values, "holds dates", "one", f"write it like {dates.as_written(format)}")
+
+    def _parsed(self, name: str, values: Sequence[float | None], what: str, one: str, remedy: str) -> np.ndarray:
+        """Check that all cells of a column were parsed."""
+        for value, cell, line in zip(values, self.columns[name], self.lines, strict=True):
             if value is None:
-                cell, line = self.columns[name][i], self.lines[i]
                 raise ValueError(
-                    f"{self.path}, line {line}: column {name!r} is numeric, but {cell!r} is not a number; "
-                    "write a finite number or leave the cell empty"
+                    f"{self.path}, line {line}: column {name!r} {what}, but {cell!r} is not {one}; {remedy} or leave "
+                    "the cell empty"
                 )
-        return values.astype(np.float64)
-
-
-@dataclass(frozen=True)
-class Column:
-    """The encoding of one column."""
-
-    name: str
-    """Name of the column."""
-    kind: Kind
-    """Whether it is numeric or text."""
-    median: float = 0.0
-    """For numbers: the median, which replaces missing cells."""
-    has_missing: bool = False
-    """For numbers: whether cells were missing; if so, an indicator of missing cells is a further feature."""
-    categories: tuple[str, ...] = ()
-    """For text: the categories; the empty string stands for missing cells."""
-
-
-@dataclass(frozen=True)
-class Features:
-    """The encoding of a table as numbers: missing numbers become the median, text is one-hot encoded."""
-
-    columns: tuple[Column, ...]
-    """The encoding of each column."""
-
-    def of_kind(self, kind: Kind) -> list[Column]:
-        """Select the columns of one kind.
-
-        Args:
-            kind: `number` or `text`.
-
-        Returns:
-            The columns, in order.
-        """
-        return [column for column in self.columns if column.kind == kind]
-
-    def transform(self, cells: Cells) -> np.ndarray:
-        """Encode a table.
-
-        Args:
-            cells: The table; columns are found by name.
-
-        Returns:
-            Features [row, feature]: numbers, missing indicators, then one-hot categories. Unknown categories are all
-            zeros.
-
-        Raises:
-            ValueError: If a column is missing, or a numeric column has a cell that is not a number.
-        """
-        for column in self.columns:
-            if column.name not in cells.columns:
-                raise ValueError(
-                    f"{cells.path} has no column {column.name!r}, which the model uses; add it (cells may be "
-                    f"empty). Columns: {', '.join(cells.columns)}"
-                )
-        parts = []
-        numbers, words = self.of_kind("number"), self.of_kind("text")
-        if numbers:
-            medians = np.array([column.median for column in numbers])
-            gaps = np.where([column.has_missing for column in numbers], np.nan, medians)
-            imputer = SimpleImputer(strategy="median", add_indicator=True).fit(np.stack([medians, gaps]))
-            parts.append(imputer.transform(np.stack([cells.numbers(column.name) for column in numbers], axis=1)))
-        if words:
-            known = [np.array(column.categories, dtype=object) for column in words]
-            encoder = OneHotEncoder(categories=known, handle_unknown="ignore", sparse_output=False)
-            encoder.fit(np.array([[categories[0] for categories in known]], dtype=object))
-            parts.append(encoder.transform(_objects(cells, words)))
-        return np.concatenate(parts, axis=1)
-
-    @property
-    def size(self) -> int:
-        """Number of features."""
-        return sum(1 + c.has_missing if c.kind == "number" else len(c.categories) for c in self.columns)
-
-    def unknown(self, cells: Cells) -> dict[str, list[str]]:
-        """Find categories that were not in the training data.
-
-        Args:
-            cells: The table.
-
-        Returns:
-            The unknown categories, by column.
-        """
-        found = {c.name: sorted(set(cells.columns[c.name]) - {*c.categories, ""}) for c in self.of_kind("text")}
-        return {name: strange for name, strange in found.items() if strange}
-
-    def as_json(self) -> list[dict[str, Any]]:
-        """Return the encoding as JSON."""
-        return [asdict(column) for column in self.columns]
-
-    @classmethod
-    def from_json(cls, description: Sequence[Mapping[str, Any]]) -> "Features":
-        """Build the encoding from JSON.
-
-        Args:
-            description: JSON from `as_json`.
-
-        Returns:
-            The encoding.
-
-        Raises:
-            ValueError: If it is not valid.
-        """
-        columns = []
-        for part in description:
-            kind: Any = one_of("kind", part["kind"], ("number", "text"))
-            median, categories = float(part["median"]), tuple(part["categories"])
-            words = (part["name"], *categories)
-            whole = len(set(categories)) == len(categories) and bool(categories) == (kind == "text")
-            if not all(isinstance(word, str) for word in words) or not math.isfinite(median) or not whole:
-                raise ValueError(f"column {part['name']!r:.100} has an invalid description")
-            columns.append(Column(part["name"], kind, median, bool(part["has_missing"]), categories))
-        if not columns or len({column.name for column in columns}) < len(columns):
-            raise ValueError("columns are empty, or not unique")
-        return cls(tuple(columns))
+        return np.array(values, dtype=np.float64)
 
 
 def read(path: Path | str, id: str | None = None, encoding: str | None = None) -> Cells:
@@ -251,8 +146,8 @@ def read(path: Path | str, id: str | None = None, encoding: str | None = None) -
     return Cells(str(path), columns, [line for _, line in rows], mark == ";", names.count(""), encoding, ids)
 
 
-def kinds(cells: Cells, names: Collection[str], remedy: str = "leave the column out (drop)") -> dict[str, Kind]:
-    """Determine whether columns are numeric: those in which every cell is a number or missing.
+def typed(cells: Cells, names: Collection[str], remedy: str = "leave the column out (drop)") -> Table:
+    """Decide the kinds of columns: numbers or dates if every cell is one or missing, else text.
 
     Args:
         cells: The table.
@@ -260,62 +155,58 @@ def kinds(cells: Cells, names: Collection[str], remedy: str = "leave the column 
         remedy: Remedy for a column with mistakes, for the message.
 
     Returns:
-        The kind of each column.
+        The typed columns.
 
     Raises:
-        ValueError: If at least nine tenths of a column, but not all, are numbers; the message names the line of the
-            first mistake.
+        ValueError: If at least nine tenths of a column, but not all, are numbers or dates; the message names the line
+            of the first mistake.
     """
-    found: dict[str, Kind] = {}
-    for name in names:
-        values = [_number(cell, cells.decimal_comma) for cell in cells.columns[name] if cell]
-        real = [value for value in values if value is not None]
-        if len(real) < len(values) and len(real) >= 0.9 * len(values):
-            try:
-                cells.numbers(name)
-            except ValueError as error:
-                raise ValueError(f"{error}, or {remedy}") from None
-        found[name] = "number" if len(real) == len(values) else "text"
-    return found
+    return Table(cells.path, {name: _typed(cells, name, remedy) for name in names}, cells.lines)
 
 
-def learn(cells: Cells, kinds: Mapping[str, Kind]) -> tuple[Features, dict[str, str]]:
-    """Determine medians and categories.
+def as_fitted(cells: Cells, features: Features) -> Table:
+    """Read the columns of an encoding as it needs them.
 
     Args:
-        cells: The training rows.
-        kinds: Kind of each column to use, from `kinds`.
+        cells: The table.
+        features: The encoding.
 
     Returns:
-        The encoding, and the columns that were left out with the reason.
+        The typed columns; those that are not in the table are missing.
 
     Raises:
-        ValueError: If no column is left.
+        ValueError: If a cell cannot be read; the message names its line.
     """
-    columns, left_out = [], {}
-    rows, limit = len(cells.lines), min(MAX_CATEGORIES, len(cells.lines) // 2)
-    for name, kind in kinds.items():
-        different = set(cells.numbers(name) if kind == "number" else cells.columns[name])
-        seen = {value for value in different if value == value and value != ""}
-        has_missing = len(seen) < len(different)
-        if not seen:
-            left_out[name] = "is empty in every row"
-        elif len(seen) == 1 and not has_missing:
-            left_out[name] = f"is {next(iter(seen))} in every row"
-        elif kind == "number" and len(seen) > 1:
-            imputer = SimpleImputer(strategy="median").fit(cells.numbers(name)[:, None])
-            columns.append(Column(name, "number", float(imputer.statistics_[0]), has_missing))
-        elif len(seen) > limit:
-            left_out[name] = (
-                f"has {len(seen)} categories in {rows} rows (at most {limit}), like a column of names, ids or dates; "
-                "group them, or convert them to numbers (a year, a month)"
-            )
+    found = {}
+    for column in features.columns:
+        if column.name not in cells.columns:
+            continue
+        if column.kind == "text":
+            values = _words(cells, column.name)
+        elif column.kind == "date":
+            values = cells.days(column.name, column.format or dates.ISO)
         else:
-            columns.append(Column(name, "text", categories=tuple(sorted(set(cells.columns[name])))))
-    if not columns:
-        why = "; ".join(f"{name!r} {words}" for name, words in left_out.items()) or "the target is the only one"
-        raise ValueError(f"{cells.path} has no column to learn from: {why}")
-    return Features(tuple(columns)), left_out
+            values = cells.numbers(column.name)
+        found[column.name] = Values(column.kind, values, column.format)
+    others = {name: Values("text", _words(cells, name)) for name in cells.columns if name not in found}
+    return Table(cells.path, {**found, **others} if len(found) < len(features.columns) else found, cells.lines)
+
+
+def _typed(cells: Cells, name: str, remedy: str) -> Values:
+    """Decide the kind of a column."""
+    present = [cell for cell in cells.columns[name] if cell.lower() not in MISSING_NUMBERS]
+    numbers = sum(_number(cell, cells.decimal_comma) is not None for cell in present)
+    try:
+        if numbers >= 0.9 * len(present):
+            return Values("number", cells.numbers(name))
+        format = dates.format_of({*present})
+        if format == dates.AMBIGUOUS:
+            return Values("text", _words(cells, name), format)
+        if format is not None:
+            return Values("date", cells.days(name, format), format)
+    except ValueError as error:
+        raise ValueError(f"{error}, or {remedy}") from None
+    return Values("text", _words(cells, name))
 
 
 def _unzipped(path: Path, raw: bytes) -> bytes:
@@ -372,9 +263,13 @@ def _blank(cell: str) -> str:
     return "" if cell.lower() in MISSING else cell
 
 
-def _objects(cells: Cells, columns: Sequence[Column]) -> np.ndarray:
-    """Get text columns as an object array [row, column], as scikit-learn requires."""
-    return np.array([cells.columns[column.name] for column in columns], dtype=object).T
+def _days(cell: str, format: str) -> float | None:
+    """Parse the date in a cell: NaN if it is missing, None if it is not a date."""
+    return math.nan if cell.lower() in MISSING_NUMBERS else dates.days(cell, format)
+
+
+def _words(cells: Cells, name: str) -> np.ndarray:
+    return np.array(cells.columns[name], dtype=object)
 
 
 def _refuse_header(path: Path, names: Sequence[str]) -> None:

@@ -3,7 +3,8 @@
 For a regression: the coverage of central prediction intervals and their mean width (sharpness). For a classification:
 the accuracy of predictions by confidence (reliability). The *calibration error* is the mean distance between nominal
 and observed frequencies. Sampling alone causes some error on few rows; its 95% quantile is reported for comparison. For
-each class there are also precision, recall, F1 and the area under the ROC curve.
+each class there are also precision, recall, F1 and the area under the ROC curve, and for all of them the Brier score,
+the balanced accuracy and the confusion matrix.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,9 +14,11 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 from scipy.special import erfinv
-from sklearn.metrics import precision_recall_fscore_support, roc_auc_score
+from scipy.stats import binom
+from sklearn.metrics import confusion_matrix, precision_recall_fscore_support, roc_auc_score
 
-from priorax.report.plots import BAND, MEAN, panels
+from priorax.checks import short_number
+from priorax.report.plots import BAND, MEAN, panels, plain_ticks
 
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 BINS = 10
@@ -38,6 +41,18 @@ class ClassScore:
     """Harmonic mean of precision and recall."""
     auc: float | None
     """Area under the ROC curve of the class probability; None if all rows are of this class, or none."""
+
+
+@dataclass(frozen=True)
+class IntervalScore:
+    """Prediction intervals of one level, as `predict_interval` gives them."""
+
+    level: float
+    """Nominal coverage."""
+    coverage: float
+    """Fraction of the rows whose true value is inside."""
+    width: float
+    """Mean width."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +85,14 @@ class Calibration:
     """For classes: mean area under the ROC curves; None if it is undefined for a class."""
     classes: tuple[ClassScore, ...] = ()
     """For classes: the scores of each class."""
+    brier: float | None = None
+    """For classes: mean squared distance between the probabilities and the true class, from 0 to 2."""
+    balanced: float | None = None
+    """For classes: the mean recall of the classes that occur (balanced accuracy)."""
+    confusion: tuple[tuple[int, ...], ...] = ()
+    """For classes: numbers of rows by true class and predicted class."""
+    interval: IntervalScore | None = None
+    """For numbers: the measured prediction intervals, if there are any."""
 
     @property
     def verdict(self) -> str:
@@ -104,6 +127,10 @@ class Calibration:
                 value = _plain(value)
             elif field.name == "classes":
                 value = tuple(ClassScore(**score) for score in value)
+            elif field.name == "confusion":
+                value = tuple(tuple(map(int, row)) for row in value)
+            elif field.name == "interval" and value is not None:
+                value = IntervalScore(**{name: float(number) for name, number in value.items()})
             elif field.name not in ("kind", "rows") and value is not None:
                 value = float(value)
             parts[field.name] = value
@@ -114,20 +141,29 @@ class Calibration:
     def summary(self) -> list[tuple[str, ...]]:
         """Return a table of the main results: a header, then rows."""
         number = self.kind == "number"
-        plain = f"{self.plain_score:.4g} (baseline without features)"
+        plain = f"{short_number(self.plain_score)} (baseline without features)"
         lines: list[tuple[str, ...]] = [
             ("", "value", "reference"),
-            ("error (RMSE)" if number else "accuracy", f"{self.score:.4g}", plain),
+            ("error (RMSE)" if number else "accuracy", short_number(self.score), plain),
             ("calibration error", f"{self.error:.3f}", f"up to {self.by_chance:.3f} by chance on {self.rows} rows"),
             ("verdict", self.verdict, ""),
         ]
         if number:
             at = self.promised.index(0.9)
-            lines.insert(2, ("coverage of the 90 % interval", f"{self.kept[at]:.1%}", "90 %"))
-            lines.insert(3, ("mean width of that interval", f"{self.weight[at]:.4g}", ""))
-        elif self.auc is not None:
-            lines.insert(2, ("AUC (ROC curve)", f"{self.auc:.4g}", "0.5 by chance"))
-        return lines
+            shown = self.interval or IntervalScore(0.9, self.kept[at], self.weight[at])
+            low, high = binom.interval(0.95, self.rows, shown.level) / np.array(self.rows)
+            by_chance = f"{shown.level:.4g} ({low:.2f} to {high:.2f} by chance on {self.rows} rows)"
+            lines.insert(2, (f"coverage of {shown.level:.4g} intervals", f"{shown.coverage:.3f}", by_chance))
+            lines.insert(3, ("mean width of these intervals", short_number(shown.width), ""))
+            return lines
+        scores = {
+            "balanced accuracy": (self.balanced, f"{1 / max(len(self.classes), 1):.3g} by chance"),
+            "AUC (ROC curve)": (self.auc, "0.5 by chance"),
+            "log loss (nats)": (self.log_loss, "0 is perfect"),
+            "Brier score": (self.brier, "0 is perfect, 2 the worst"),
+        }
+        known = [(name, f"{value:.4g}", words) for name, (value, words) in scores.items() if value is not None]
+        return [*lines[:2], *known, *lines[2:]]
 
     def class_summary(self) -> list[tuple[str, ...]]:
         """Return a table of the scores of each class: a header, then rows; empty for a regression."""
@@ -141,7 +177,13 @@ class Calibration:
         return lines
 
 
-def of_numbers(truth: np.ndarray, mean: np.ndarray, std: np.ndarray, plain: float) -> Calibration:
+def of_numbers(
+    truth: np.ndarray,
+    mean: np.ndarray,
+    std: np.ndarray,
+    plain: float,
+    interval: tuple[float, np.ndarray, np.ndarray] | None = None,
+) -> Calibration:
     """Measure the calibration of normal predictive distributions.
 
     Args:
@@ -149,6 +191,7 @@ def of_numbers(truth: np.ndarray, mean: np.ndarray, std: np.ndarray, plain: floa
         mean: Predicted means.
         std: Predicted standard deviations.
         plain: Prediction of the baseline: the mean of the training rows.
+        interval: Level, lower and upper bounds of prediction intervals, if there are any.
 
     Returns:
         The calibration.
@@ -174,6 +217,7 @@ def of_numbers(truth: np.ndarray, mean: np.ndarray, std: np.ndarray, plain: floa
         score=float(np.sqrt(np.mean((truth - mean) ** 2))),
         plain_score=float(np.sqrt(np.mean((truth - plain) ** 2))),
         log_loss=float(np.mean(0.5 * ((truth - mean) / std) ** 2 + np.log(std) + 0.5 * np.log(2 * np.pi))),
+        interval=None if interval is None else _interval(truth, *interval),
     )
 
 
@@ -215,6 +259,12 @@ def of_classes(truth: np.ndarray, proba: np.ndarray, plain: int, names: Sequence
         log_loss=float(-np.mean(np.log(chosen))),
         auc=float(np.mean(areas)) if areas else None,
         classes=scores,
+        brier=float(np.mean(np.sum((proba - np.eye(proba.shape[1])[truth]) ** 2, axis=1))),
+        balanced=float(np.mean([score.recall for score in scores if score.rows])),
+        confusion=tuple(
+            tuple(map(int, row))
+            for row in confusion_matrix(truth, proba.argmax(axis=1), labels=list(range(proba.shape[1])))
+        ),
     )
 
 
@@ -237,12 +287,18 @@ def figure(calibration: Calibration) -> Figure:
         left.set(xlabel="nominal coverage", ylabel="observed coverage")
         right.plot(promised, weight, "o-", color=MEAN, ms=4, lw=1.8)
         right.set(xlabel="nominal coverage", ylabel="mean width", title="width of intervals", ylim=(0, None))
+        plain_ticks(right.yaxis)
     else:
         left.set(xlabel="confidence", ylabel="accuracy")
         right.bar(promised, weight, width=0.6 / BINS, color=MEAN)
         right.set(xlabel="confidence", ylabel="fraction of rows", title="confidence", xlim=(0, 1))
-    drawing.suptitle(f"{calibration.rows} held-out rows: {calibration.verdict}", fontsize=10)
+    drawing.suptitle(f"{calibration.rows:,} rows: {calibration.verdict}", fontsize=10)
     return drawing
+
+
+def _interval(truth: np.ndarray, level: float, low: np.ndarray, high: np.ndarray) -> IntervalScore:
+    inside = (low <= truth) & (truth <= high)
+    return IntervalScore(level, float(np.mean(inside)), float(np.mean(high - low)))
 
 
 def _class_scores(truth: np.ndarray, proba: np.ndarray, names: Sequence[str]) -> tuple[ClassScore, ...]:

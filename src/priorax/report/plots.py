@@ -8,9 +8,11 @@ from typing import Any
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from priorax.checks import short_number
 from priorax.files import write_atomically
 from priorax.report.rows import Row, column
 
@@ -65,6 +67,15 @@ def posterior(axis: Axes, rows: Sequence[Row], data: Sequence[Row]) -> None:
     axis.plot(column(data, "x"), column(data, "mean"), "k.", ms=size, label="data", alpha=0.5, zorder=1.5)
 
 
+def plain_ticks(axis: Axis) -> None:
+    """Write the numbers of an axis without a common factor, and without exponents unless they are very large or small.
+
+    Args:
+        axis: The axis.
+    """
+    axis.set_major_formatter(lambda value, _: short_number(float(value)))
+
+
 def legend_below(figure: Figure, axis: Axes) -> None:
     """Put one legend for all panels below them.
 
@@ -90,10 +101,23 @@ def save_figure(figure: Figure, folder: Path, name: str, formats: Sequence[str] 
     """
     paths = []
     for kind in formats:
-        buffer = io.BytesIO()
-        with matplotlib.rc_context(STYLE):
-            metadata = {"Date": None} if kind == "svg" else {"Software": None}
-            figure.savefig(buffer, format=kind, dpi=130, metadata=metadata)
         paths.append(folder / f"{name}.{kind}")
-        write_atomically(paths[-1], buffer.getvalue())
+        write_atomically(paths[-1], figure_bytes(figure, kind))
     return paths
+
+
+def figure_bytes(figure: Figure, kind: str) -> bytes:
+    """Encode a figure; equal figures give equal bytes.
+
+    Args:
+        figure: The figure.
+        kind: The format, `png` or `svg`.
+
+    Returns:
+        The content of the file.
+    """
+    buffer = io.BytesIO()
+    with matplotlib.rc_context(STYLE):
+        metadata = {"Date": None} if kind == "svg" else {"Software": None}
+        figure.savefig(buffer, format=kind, dpi=130, metadata=metadata)
+    return buffer.getvalue()

@@ -1,6 +1,5 @@
 """The report on runs: a single HTML file for any set of run folders. All text from their files is escaped."""
 
-import html
 import json
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -9,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from priorax.report.markup import table, text
 from priorax.report.runs import LAST, LEARNED_BELOW, Group, Run, command, find_runs, group_runs, word
 from priorax.report.viewer import write_page
 from priorax.version import __version__
@@ -45,7 +45,7 @@ def write_report(folders: Sequence[Path | str], out: Path | str) -> Path:
         tasks.setdefault(group.first.task, []).append(group)
     data = [_task(task, inside) for task, inside in tasks.items()]
     filled = {
-        "title": _text(f"{_listed(dict.fromkeys(run.agent for run in runs))} on {_listed(tasks)}"),
+        "title": text(f"{_listed(dict.fromkeys(run.agent for run in runs))} on {_listed(tasks)}"),
         "summary": _summary(runs, groups, tasks),
         "times": _times(groups, len(tasks) > 1),
         "settings": _settings(groups, len(tasks) > 1),
@@ -164,10 +164,10 @@ def _summary(runs: Sequence[Run], groups: Sequence[Group], tasks: dict[str, list
         same = "One of them repeats" if repeated == 1 else f"{repeated} of them repeat"
         words.append(f"{same} a seed with the same settings: only the longest run of each seed counts.")
     words.append("All are finished." if not unfinished else f"{unfinished} of them not finished: shown up to now.")
-    said = [_text(" ".join(words))]
+    said = [text(" ".join(words))]
     for group in groups[:NAMED]:
         where = f" on {group.first.task}" if len(tasks) > 1 else ""
-        said.append(f"<b>{_text(group.label)}</b>{_text(where)}: {_text(_outcome(group))}.")
+        said.append(f"<b>{text(group.label)}</b>{text(where)}: {text(_outcome(group))}.")
     if len(groups) > NAMED:
         said.append("The table below has all groups.")
     return " ".join(said)
@@ -208,7 +208,7 @@ def _times(groups: Sequence[Group], several: bool) -> str:
         row += [_middle(solve, "solved"), _by_seed(solve), _end(group.counted)]
         row += [_deployed(group.counted)] if tried else []
         rows.append(row)
-    return _table(header, rows)
+    return table(header, rows)
 
 
 def _end(runs: Sequence[Run]) -> str:
@@ -252,8 +252,7 @@ def _by_seed(times: Sequence[tuple[Run, int | None]]) -> str:
         return f"not in {run.episodes:,}" if run.finished else f"not yet in {run.episodes:,}"
 
     each = (
-        f'<span class="seed"><small>{_text(run.config["seed"])}:</small> {said(run, when)}</span>'
-        for run, when in times
+        f'<span class="seed"><small>{text(run.config["seed"])}:</small> {said(run, when)}</span>' for run, when in times
     )
     return " ".join(each)
 
@@ -265,23 +264,23 @@ def _settings(groups: Sequence[Group], several: bool) -> str:
     def row(name: str) -> list[str]:
         return [word(group.first.config["settings"].get(name, "–")) for group in groups]
 
-    def table(chosen: Sequence[str]) -> str:
+    def of(chosen: Sequence[str]) -> str:
         heads = [_head(group, several) for group in groups]
-        return _table(["setting", *heads], [[f"<code>{_text(name)}</code>", *map(_text, row(name))] for name in chosen])
+        return table(["setting", *heads], [[f"<code>{text(name)}</code>", *map(text, row(name))] for name in chosen])
 
-    presets = _table(
+    presets = table(
         ["group", "preset", "changed settings"],
-        [[_text(_head(g, several)), _text(g.first.config["preset"]), _changed(g)] for g in groups],
+        [[text(_head(g, several)), text(g.first.config["preset"]), _changed(g)] for g in groups],
     )
     differing = [name for name in names if len(set(row(name))) > 1]
-    words = table(differing) if differing else "<p>No hyperparameter differs between the runs.</p>"
-    everything = f"<details><summary>All {len(names)} hyperparameters</summary>{table(names)}</details>"
+    words = of(differing) if differing else "<p>No hyperparameter differs between the runs.</p>"
+    everything = f"<details><summary>All {len(names)} hyperparameters</summary>{of(names)}</details>"
     return f"{presets}<h3>Differences</h3>{words}{everything}"
 
 
 def _changed(group: Group) -> str:
     changes = group.first.changes.items()
-    return ", ".join(f"<code>{_text(f'{name}={word(value)}')}</code>" for name, value in changes) or "none"
+    return ", ".join(f"<code>{text(f'{name}={word(value)}')}</code>" for name, value in changes) or "none"
 
 
 def _runs(groups: Sequence[Group]) -> str:
@@ -304,16 +303,16 @@ def _run(run: Run, counted: bool) -> str:
     facts += [] if counted else ["repeats a seed, not counted above"]
     facts.append(f"priorax {run.config.get('version', 'of unknown version')}")
     state = "" if run.finished else f' <span class="open">not finished{_asked(run)}</span>'
-    shown = f'<pre><code class="again">{_text(again)}</code></pre>' if again else ""
-    noted = f'<p class="soft">{_text(note)}</p>' if note else ""
-    return f"<li><b>{_text(run.name)}</b>{state}<br><small>{_text(', '.join(facts))}</small>{shown}{noted}</li>"
+    shown = f'<pre><code class="again">{text(again)}</code></pre>' if again else ""
+    noted = f'<p class="soft">{text(note)}</p>' if note else ""
+    return f"<li><b>{text(run.name)}</b>{state}<br><small>{text(', '.join(facts))}</small>{shown}{noted}</li>"
 
 
 def _asked(run: Run) -> str:
     """Format the requested length of a run."""
     for name in ("episodes", "steps"):
         if isinstance(run.config.get(name), int):
-            return _text(f": {run.config[name]:,} {name} requested")
+            return text(f": {run.config[name]:,} {name} requested")
     return ""
 
 
@@ -323,36 +322,20 @@ def _versions(runs: Sequence[Run]) -> str:
         version = str(run.config.get("version", "unknown"))
         counts[version] = counts.get(version, 0) + 1
     each = [f"priorax {version} ({_many(count, 'run')})" for version, count in counts.items()]
-    return _text(f"Run by {_listed(each)}; this page was written by priorax {__version__}.")
+    return text(f"Run by {_listed(each)}; this page was written by priorax {__version__}.")
 
 
 # -- HTML
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Create a table; `header` is plain text, cells are HTML."""
-    heads = "".join(f'<th scope="col">{_text(head)}</th>' for head in header)
-    lines = (
-        "".join(f"<td>{cell}</td>" if i else f'<th scope="row">{cell}</th>' for i, cell in enumerate(row))
-        for row in rows
-    )
-    body = "".join(f"<tr>{line}</tr>" for line in lines)
-    return f'<div class="scroll" tabindex="0"><table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
-
-
 def _name(group: Group, with_task: bool = False) -> str:
     missing = sum(not run.finished for run in group.runs)
     mark = f' <span class="open">{missing} not finished</span>' if missing else ""
-    return _text(_head(group, with_task)) + mark
+    return text(_head(group, with_task)) + mark
 
 
 def _head(group: Group, with_task: bool) -> str:
     return f"{group.label} ({group.first.task})" if with_task else group.label
-
-
-def _text(value: Any) -> str:
-    """Escape a value for HTML."""
-    return html.escape(str(value).encode("utf-8", "replace").decode())
 
 
 def _many(count: int, noun: str) -> str:

@@ -1,8 +1,9 @@
 """The folder of a model: written by `priorax fit`, read by `priorax predict` and `priorax inspect`.
 
 - `model.safetensors`: the estimator, as its `save` method writes it.
-- `calibration.json`: the calibration measured on held-out rows; `calibration.png` plots it.
-- `table.json`: the columns with their medians and categories. It is written last and marks a complete model.
+- `calibration.json`: the calibration measured on held-out rows; `calibration.png` plots it, and `report.html` shows it
+  with residuals and the most doubtful rows.
+- `table.json`: the target, the id column and the classes. It is written last and marks a complete model.
 """
 
 import hashlib
@@ -13,27 +14,25 @@ from typing import Any
 
 from priorax.checks import one_of
 from priorax.estimators import PriorEnsembleClassifier, PriorEnsembleRegressor
-from priorax.estimators.tables import Features
 from priorax.files import BadFile, parse_json, reading, write_atomically
 from priorax.report import calibration as calibrations
 from priorax.report.calibration import Calibration
 from priorax.report.plots import save_figure
+from priorax.report.table_page import TablePage, write_table_page
 from priorax.version import __version__
 
-VERSION = 1
+VERSION = 2
 """Version of the folder format."""
-FILES = ("model.safetensors", "calibration.json", "calibration.png", "table.json")
+FILES = ("model.safetensors", "calibration.json", "calibration.png", "report.html", "table.json")
 """Files of a model."""
 
 
 @dataclass(frozen=True)
 class Model:
-    """A fitted estimator with the encoding of its input table."""
+    """A fitted estimator with the names of its target and ids."""
 
     estimator: Any
-    """The fitted estimator."""
-    features: Features
-    """The encoding of the columns as numbers."""
+    """The fitted estimator, which encodes columns itself (`encode=True`)."""
     target: str
     """The column that is predicted."""
     classes: tuple[str, ...] | None
@@ -77,13 +76,16 @@ def refuse_folder(out: Path, overwrite: bool) -> None:
         raise ValueError(f"out={str(out)!r} already contains a model; pass --overwrite to replace it or another folder")
 
 
-def write_model(out: Path, model: Model, measured: Calibration | None) -> tuple[Path, ...]:
+def write_model(
+    out: Path, model: Model, measured: Calibration | None, page: TablePage | None = None
+) -> tuple[Path, ...]:
     """Write a model to a folder.
 
     Args:
         out: The folder; it is created.
         model: The model.
         measured: Its calibration, if it was measured.
+        page: Content of the report page, if there is one.
 
     Returns:
         The files written.
@@ -95,6 +97,8 @@ def write_model(out: Path, model: Model, measured: Calibration | None) -> tuple[
     if measured is not None:
         write_atomically(out / "calibration.json", _json(measured.as_json()))
         save_figure(calibrations.figure(measured), out, "calibration", ("png",))
+    if page is not None:
+        write_table_page(page, out / "report.html")
     description = {
         "version": VERSION,
         "priorax": __version__,
@@ -102,7 +106,6 @@ def write_model(out: Path, model: Model, measured: Calibration | None) -> tuple[
         "id": model.id,
         "kind": model.kind,
         "classes": model.classes,
-        "columns": model.features.as_json(),
         "model_sha256": hashlib.sha256((out / "model.safetensors").read_bytes()).hexdigest(),
     }
     write_atomically(out / "table.json", _json(description))
@@ -133,7 +136,6 @@ def load_model(folder: Path | str) -> Model:
                 f"{path} has format version {found!r:.100}, but this version of priorax reads {VERSION}; use the "
                 "version that wrote it"
             )
-        features = Features.from_json(description["columns"])
         numbers = one_of("kind", description["kind"], ("number", "class")) == "number"
         classes = None if numbers else tuple(description["classes"])
         target, id_, written_by = (description.get(name) for name in ("target", "id", "priorax"))
@@ -146,9 +148,9 @@ def load_model(folder: Path | str) -> Model:
         raise BadFile(f"{file} is missing or does not belong to {path.name}; fit the model again")
     estimator = (PriorEnsembleRegressor if numbers else PriorEnsembleClassifier).load(file)
     known = None if numbers else tuple(estimator.classes_)
-    if not estimator.flat_y_ or estimator.n_features_in_ != features.size or known != classes:
+    if not estimator.flat_y_ or not hasattr(estimator, "encoding_") or known != classes:
         raise BadFile(f"{path} describes columns or classes other than those of {file.name}; fit the model again")
-    return Model(estimator, features, target, classes, id_, written_by)
+    return Model(estimator, target, classes, id_, written_by)
 
 
 def inspect_model(folder: Path | str) -> list[tuple[str, str]]:
@@ -172,7 +174,7 @@ def inspect_model(folder: Path | str) -> list[tuple[str, str]]:
         ("written by", f"priorax {model.written_by}"),
         ("fitted to", f"{estimator.n_seen_:,} rows, in {estimator.n_iter_:,} steps"),
         ("ensemble", f"{estimator.num_members} members, prior_scale {estimator.prior_scale:g}"),
-        ("columns", ", ".join(f"{column.name} ({column.kind})" for column in model.features.columns)),
+        ("columns", ", ".join(f"{column.name} ({column.kind})" for column in estimator.encoding_.columns)),
         ("id", "none" if model.id is None else model.id),
     ]
     path = Path(folder) / "calibration.json"
@@ -182,7 +184,8 @@ def inspect_model(folder: Path | str) -> list[tuple[str, str]]:
     with reading(path):
         measured = Calibration.from_json(description)
         facts += [
-            (name, f"{value} ({compare})" if compare else value) for name, value, compare in measured.summary()[1:]
+            (name, f"{value}; reference: {compare}" if compare else value)
+            for name, value, compare in measured.summary()[1:]
         ]
     return [*facts, ("measured on", f"{measured.rows:,} held-out rows"), ("checksums", "all valid")]
 
