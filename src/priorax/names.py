@@ -86,6 +86,7 @@ EXPERIMENTS = (
     "pixels",
     "gymnasium",
     "tabular",
+    "testbed",
 )
 
 

@@ -1,15 +1,16 @@
 """Methods of the Neural Testbed: from training data, and what a problem tells, to functions drawn from a posterior.
 
-Beliefs are those of `priorax.beliefs.method`, fitted by `priorax.fitting.fit`. As in the published agents, hyperparameters
+Beliefs are those of `priorax.beliefs.method`, fitted by `priorax.fitting.fit`. As in the published agents, settings
 depend on what a problem tells: the weight of the regulariser grows with sqrt(temperature) * d (and is divided by the
 number of examples), and prior functions are divided by a power of the temperature. In ours this power applies to the
 whole output, network and prior function alike: both then have the scale of the truth for `power=1`.
 
-Any classifier with the interface of scikit-learn is a method too, given as `package.module:name`: a class, or a function
-that takes `random_state`. Its functions are those of `members(X)`, of `sample(X, n)`, or `predict_proba(X)` as a single
-one.
+Any classifier with the interface of scikit-learn is a method too, given as `package.module:name`: a class, or a
+function that takes `random_state`. Its functions are those of `members(X)`, of `sample(X, n)`, or `predict_proba(X)` as
+a single one.
 """
 
+import functools
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from priorax.beliefs import method as make_method
 from priorax.checks import one_of
 from priorax.experiments.testbed_problems import Functions, Known, Problem
 from priorax.fitting import fit
-from priorax.heads import Classes, Number, Out
+from priorax.heads import Classes, Number, Out, Outs
 from priorax.networks import MLP
 from priorax.priors import Independent
 
@@ -43,9 +44,8 @@ COMMON: dict[str, Any] = {
     "power": 0.0,
     "l2": 1.0,
 }
-"""Settings of all methods: optimiser steps, learning rate, minibatch size, the power of the temperature by which outputs
-are divided, and the weight of the regulariser."""
-PRIOR: dict[str, Any] = {"prior_scale": 3.0, "noise": "bootstrap"}
+"""Settings of all methods: optimiser steps, learning rate, minibatch size, the power of the temperature by which
+outputs are divided, and the weight of the regulariser (of BBB: of the divergence from the prior over weights)."""
 DEFAULTS: dict[str, dict[str, Any]] = {
     "mlp": {},
     "ensemble": {},
@@ -70,8 +70,17 @@ class LogOdds(Classes):
     def value(self, out: Out) -> Number:
         return (out[1] - out[0]) / self.divisor
 
+    def quantile(self, out: Out, u: Number) -> Number:
+        return super().quantile(out / self.divisor, u)
+
+    def noise(self, out: Out) -> Number:
+        return super().noise(out / self.divisor)
+
     def loss(self, out: Out, target: Array) -> Number:
-        return super().loss(out / self.divisor, target)
+        return -jax.nn.log_softmax(out / self.divisor)[target]
+
+    def mixture_loss(self, outs: Outs, target: Array) -> Number:
+        return -jax.nn.logsumexp(jax.nn.log_softmax(outs / self.divisor), axis=0)[target] + jnp.log(len(outs))
 
 
 def settings_of(name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -150,12 +159,10 @@ def fit_belief(
     belief, noise = belief_for(name, problem.known, chosen, members)
     key_fit, key_draw = jax.random.split(jax.random.key(seed))
     data = (problem.x.astype(np.float32), problem.y)
-    fitted = fit(
-        belief, data, key=key_fit, noise=noise, steps=chosen["steps"], batch_size=chosen["batch_size"]
-    ).state
+    fitted = fit(belief, data, key=key_fit, noise=noise, steps=chosen["steps"], batch_size=chosen["batch_size"]).state
 
     def functions(x: np.ndarray) -> np.ndarray:
-        odds = np.concatenate([_odds(belief, fitted, key_draw, rows, draws) for rows in _blocks(x)], axis=1)
+        odds = np.concatenate([_odds(belief, fitted, key_draw, jnp.asarray(r), draws) for r in _blocks(x)], axis=1)
         odds = odds[:, : len(x)].astype(float)
         return np.stack([-np.logaddexp(0, odds), -np.logaddexp(0, -odds)], axis=-1)
 
@@ -168,17 +175,9 @@ def _blocks(x: np.ndarray) -> list[np.ndarray]:
     return np.split(padded, len(padded) // ROWS)
 
 
-def _odds(belief: Belief, state: BeliefState, key: PRNGKeyArray, x: np.ndarray, draws: int) -> np.ndarray:
-    return np.asarray(_functions(belief, state, key, x, draws))[..., 0]
-
-
-def _all_functions(
-    belief: Belief, state: BeliefState, key: PRNGKeyArray, x: Array, draws: int
-) -> Float[Array, "function row output"]:
-    return belief.functions(state, key, x, draws)
-
-
-_functions = jax.jit(_all_functions, static_argnums=4)
+@functools.partial(jax.jit, static_argnums=4)
+def _odds(belief: Belief, state: BeliefState, key: PRNGKeyArray, x: Array, draws: int) -> Float[Array, "function row"]:
+    return belief.functions(state, key, x, draws)[..., 0]
 
 
 def fit_classifier(name: str, problem: Problem, seed: int, draws: int) -> Functions:

@@ -1,7 +1,7 @@
 """Problems of the Neural Testbed and their scores: random classifiers, joint predictions, Kullback-Leibler divergence.
 
-This follows the description of Osband et al., "The Neural Testbed: Evaluating Joint Predictions" (arXiv 2110.04629), and
-the behaviour of its authors' package `neural_testbed`; no code of it is used.
+This follows the description of Osband et al., "The Neural Testbed: Evaluating Joint Predictions" (arXiv 2110.04629),
+and the behaviour of its authors' package `neural_testbed`; no code of it is used.
 
 - *Truth*: a network of two hidden layers of 50 rectified units and two outputs, divided by a temperature: class logits.
   Weights are normal, truncated at two standard deviations of 1/sqrt(fan-in); the first layer's biases are normal with
@@ -10,13 +10,14 @@ the behaviour of its authors' package `neural_testbed`; no code of it is used.
 - *Joint predictions*: a draw from a posterior is a whole function, and labels y_1 ... y_tau at x_1 ... x_tau have the
   probability that the mean over functions of the product over inputs gives. The score is the mean over test inputs and
   labels of log P_truth(y | x) - log P_method(y | x): an estimate of the KL divergence, which is zero for the truth.
-- *Test inputs*: dyadic sampling draws two anchors from N(0, I); each of the tau inputs is one of the two, at random, with
-  a label of its own. Independent sampling draws all tau inputs from N(0, I). With tau = 1 both are the same.
+- *Test inputs*: dyadic sampling draws two anchors from N(0, I); each of the tau inputs is one of the two, at random,
+  with a label of its own. Independent sampling draws all tau inputs from N(0, I). With tau = 1 both are the same.
 
-Sums of log probabilities are computed in double precision from log probabilities, so that no probability is clipped; the
-authors' code replaces infinite estimates by the largest finite one.
+Sums of log probabilities are computed in double precision from log probabilities, so that no probability is clipped;
+the authors' code replaces infinite estimates by the largest finite one.
 """
 
+import itertools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -35,8 +36,8 @@ SAMPLINGS = ("dyadic", "independent")
 """Ways of drawing test inputs."""
 
 Functions = Callable[[np.ndarray], np.ndarray]
-"""Maps inputs [row, d] to log probabilities [function, row, class] of functions drawn from a posterior: the same ones at
-every call."""
+"""Maps inputs [row, d] to log probabilities [function, row, class] of functions drawn from a posterior: the same ones
+at every call."""
 
 
 class Known(NamedTuple):
@@ -115,7 +116,7 @@ def draw_truth(random: np.random.Generator, dim: int, temperature: float) -> Tru
     positive_int("dim", dim)
     positive("temperature", temperature)
     sizes = (dim, HIDDEN, HIDDEN, CLASSES)
-    weights = tuple(_truncated_normal(random, pair) / pair[0] ** 0.5 for pair in zip(sizes, sizes[1:], strict=False))
+    weights = tuple(_truncated_normal(random, pair) / pair[0] ** 0.5 for pair in itertools.pairwise(sizes))
     return Truth(weights, random.standard_normal(HIDDEN) / dim**0.5, temperature)
 
 
