@@ -1,13 +1,16 @@
 import itertools
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.special import log_softmax, logsumexp
 
+from priorax.cli import main
 from priorax.experiments import rows_of, testbed
-from priorax.experiments.testbed_methods import DEFAULTS, LogOdds, belief_for, fit_method, settings_of
+from priorax.experiments.testbed_methods import DEFAULTS, FLOOR, LogOdds, belief_for, fit_method, settings_of
 from priorax.experiments.testbed_problems import (
     CLASSES,
     HIDDEN,
@@ -132,6 +135,28 @@ def test_posterior_of_a_finite_hypothesis_space_has_the_least_divergence():
     assert all(divergence(weights) > least for weights in others if not np.array_equal(weights, parts))
 
 
+@pytest.mark.slow
+def test_draws_from_the_true_posterior_score_better_than_draws_from_the_prior():
+    """Draws from the generative model, weighted by their likelihood of the data, are the exact posterior."""
+    truths = [draw_truth(np.random.default_rng(1000 + i), 2, 0.1) for i in range(400)]
+    found = []
+    for seed in range(30):
+        problem = make_problem(2, 2, 0.1, seed)
+        exam = exam_of(problem, (10,), 30, "dyadic", 2, seed)
+        fits = np.array([truth(problem.x)[np.arange(4), problem.y].sum() for truth in truths])
+        weights = np.exp(fits - logsumexp(fits))
+        kept = np.random.default_rng(seed).choice(len(truths), len(truths), p=weights)
+        found.append(
+            [
+                score(lambda x, which=which: np.array([truths[i](x) for i in which]), problem.truth, exam)[10][0]
+                for which in (kept, range(len(truths)))
+            ]
+        )
+    posterior, prior = np.mean(found, axis=0)
+    assert posterior < 0.9 * prior
+    assert prior < 10 * np.log(2)
+
+
 def test_dyadic_inputs_are_two_anchors_at_random():
     truth = draw_truth(np.random.default_rng(0), 2, 0.5)
     exam = draw_exam(truth, 2, (1, 10), 20_000, "dyadic", np.random.default_rng(1))
@@ -222,13 +247,30 @@ def test_every_method_beats_uniform_predictions(name):
     assert rows[0]["kl"] < score(lambda x: np.full((1, len(x), 2), -np.log(2)), problem.truth, exam)[1][0]
 
 
-def test_classifiers_of_others_are_methods():
+class Coin:
+    """A classifier with `sample`, sure of one class in half of its draws."""
+
+    def __init__(self, random_state):
+        self.random_state = random_state
+
+    def fit(self, x, y):
+        assert set(y) == {0, 1}
+        return self
+
+    def sample(self, x, n):
+        return np.stack([np.tile([[1.0, 0.0], [0.0, 1.0]][i % 2], (len(x), 1)) for i in range(n)])
+
+
+def test_classifiers_of_others_are_methods(monkeypatch):
     problem = make_problem(2, 1, 0.1, 0)
-    one = fit_method("sklearn.ensemble:RandomForestClassifier", problem, 0, 3, 5, {})(problem.x)
+    one = fit_method("sklearn.linear_model:LogisticRegression", problem, 0, 3, 6, {})(problem.x)
     assert one.shape == (1, 2, 2)
-    assert np.all(np.isfinite(one))
-    with pytest.raises(ValueError, match=r"methods='sklearn\.ensemble:Nothing' cannot be imported"):
-        testbed.ladders("quick", ["sklearn.ensemble:Nothing"])
+    monkeypatch.setitem(sys.modules, "coins", SimpleNamespace(Coin=Coin))
+    many = fit_method("coins:Coin", problem, 0, 3, 6, {})(problem.x)
+    assert many.shape == (6, 2, 2)
+    np.testing.assert_allclose(many[0, 0], [0, np.log(FLOOR)])
+    with pytest.raises(ValueError, match=r"methods='coins:Nothing' cannot be imported"):
+        testbed.ladders("quick", ["coins:Nothing"])
 
 
 @pytest.mark.slow
@@ -244,6 +286,15 @@ def test_our_estimators_are_methods():
 def test_unknown_methods_are_refused(names, said):
     with pytest.raises(ValueError, match=said):
         testbed.ladders("quick", names)
+
+
+def test_beliefs_without_chosen_settings_are_refused(monkeypatch):
+    monkeypatch.setitem(testbed.CHOSEN, "full", {"mlp": {}})
+    assert tasks_of("full", ["sklearn.ensemble:RandomForestClassifier"])
+    with pytest.raises(
+        ValueError, match="needs settings chosen for bsp; run `priorax reproduce testbed --budget full`"
+    ):
+        testbed.ladders("full", ["bsp"])
 
 
 def test_unknown_settings_are_refused():
@@ -299,6 +350,22 @@ def test_figure_and_summary_of_a_part(tmp_path):
     assert ours[3] == "0.40 ± 0.00"
     assert len(header) == len(plain) == len(ours)
     save_figure(testbed.figure(rows), tmp_path, "testbed", ("png",))
+
+
+def test_the_command_shows_a_part_of_the_committed_rows(capsys, tmp_path):
+    for path in RESULTS.glob("testbed_quick.*"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    assert main(["testbed", "--methods", "bsp,ensemble", "--draw-only", "--out", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert all(name in said for name in ("mlp", "bsp", "ensemble", "testbed_quick_part.png"))
+    assert "epinet" not in said
+
+
+def test_help_lists_the_beliefs(capsys):
+    with pytest.raises(SystemExit):
+        main(["testbed", "--help"])
+    said = capsys.readouterr().out
+    assert all(name in said for name in DEFAULTS)
 
 
 @pytest.mark.parametrize("budget", [budget for budget, chosen in testbed.CHOSEN.items() if chosen])

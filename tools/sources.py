@@ -137,6 +137,12 @@ def tabular(kind: str, budget: str = "full") -> str:
     return table(experiment("tabular").summary(rows("tabular", budget), kind))
 
 
+@source("testbed")
+def testbed(method: str, tau: str = "100", sampling: str = "dyadic", budget: str = "quick", form: str = ".2f") -> str:
+    """A KL divergence of the Neural Testbed over that of a plain network."""
+    return format(experiment("testbed").normalised(rows("testbed", budget), method, int(tau), sampling).value, form)
+
+
 @source("time")
 def time(name: str, method: str, N: str, budget: str = "full") -> str:
     """The median learning time on DeepSea, with its interval."""

@@ -85,9 +85,8 @@ def reproduce(
             announce(module.NEEDS)
         ladders = module.ladders(budget, **part)
         most = hours(ladders)
-        announce(
-            f"at most about {most:.1f} hours on two cores; it can be stopped at any time, and continues from {path}"
-        )
+        bound = f"at most about {most:.1f} hours on two cores; " if most else ""
+        announce(f"{bound}it can be stopped at any time, and continues from {path}")
         outcome = getattr(module, "outcome", time_to_learn)
         run_sweep(getattr(module, "SAME_RUNS", name), budget, ladders, path, report, outcome)
     else:

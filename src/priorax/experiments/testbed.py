@@ -54,25 +54,50 @@ class Size(NamedTuple):
 
 
 SIZES = {
-    "quick": Size((2,), (1, 10, 100), (0,), (100, 101, 102), members=20, draws=200, batches=500, independent=50),
+    "quick": Size((2,), (1, 10, 100), (0, 1), (100, 101, 102), members=20, draws=200, batches=500, independent=50),
     "full": Size(
-        (2, 10, 100), (1, 10, 100, 1000), (0,), tuple(range(100, 105)), 100, draws=1000, batches=1000, independent=1000
+        (2, 10, 100),
+        (1, 10, 100, 1000),
+        (0, 1),
+        tuple(range(100, 105)),
+        100,
+        draws=1000,
+        batches=1000,
+        independent=1000,
     ),
 }
 GRIDS: dict[str, list[Changes]] = {
-    PLAIN: grid(l2=(0.1, 0.3, 1.0), power=(0.0, 0.5)),
-    "ensemble": grid(l2=(0.1, 0.3, 1.0), power=(0.0, 0.5)),
-    "dropout": grid(p_keep=(0.5, 0.7, 0.9), l2=(0.3, 1.0)),
-    "bbb": grid(prior_std=(0.3, 1.0, 2.0), l2=(0.3, 1.0)),
-    "bs": grid(l2=(0.1, 0.3, 1.0), power=(0.0, 0.5)),
-    "bsr": grid(l2=(0.3, 1.0, 3.0), power=(0.5, 1.0)),
-    "bsp": grid(prior_scale=(1.0, 2.0, 3.0), noise=("bootstrap", "none")),
-    "hypermodel": grid(prior_scale=(0.3, 1.0, 3.0), l2=(0.1, 1.0)),
-    "epinet": grid(prior_scale=(0.3, 1.0, 3.0), l2=(0.1, 1.0)),
+    PLAIN: grid(l2=(0.3, 1.0, 3.0), power=(0.0, 0.5)),
+    "ensemble": grid(l2=(0.3, 1.0, 3.0), power=(0.0, 0.5)),
+    "dropout": grid(p_keep=(0.5, 0.7, 0.9), power=(0.0, 0.5)),
+    "bbb": grid(prior_std=(0.5, 1.0, 2.0), power=(0.0, 0.5)),
+    "bs": grid(l2=(0.3, 1.0, 3.0), power=(0.0, 0.5)),
+    "bsr": grid(l2=(0.3, 1.0, 3.0), power=(0.0, 0.5)),
+    "bsp": grid(prior_scale=(1.5, 3.0, 6.0), power=(0.0, 0.5)),
+    "hypermodel": grid(prior_scale=(1.0, 3.0, 10.0), power=(0.0, 0.5)),
+    "epinet": grid(prior_scale=(0.3, 1.0, 3.0), power=(0.0, 0.5)),
 }
 """Six settings of each method."""
-CHOSEN: dict[str, dict[str, Changes]] = {"quick": {}, "full": {}}
+CHOSEN: dict[str, dict[str, Changes]] = {
+    "quick": {
+        PLAIN: {"l2": 1.0, "power": 0.0},
+        "ensemble": {"l2": 1.0, "power": 0.0},
+        "dropout": {"p_keep": 0.5, "power": 0.5},
+        "bbb": {"prior_std": 0.5, "power": 0.0},
+        "bs": {"l2": 1.0, "power": 0.5},
+        "bsr": {"l2": 3.0, "power": 0.5},
+        "bsp": {"prior_scale": 6.0, "power": 0.5},
+        "hypermodel": {"prior_scale": 3.0, "power": 0.5},
+        "epinet": {"prior_scale": 1.0, "power": 0.5},
+    },
+    "full": {},
+}
 """What `best` chooses from the committed rows, by budget and method; a test compares the two."""
+NEEDS = (
+    "settings are chosen first; where `CHOSEN` in priorax/experiments/testbed.py has none, copy the choices of the "
+    "table there and run it again"
+)
+"""What is announced before the full experiment."""
 PUBLISHED = {
     "mlp": 1.0,
     "ensemble": 0.99,
@@ -98,7 +123,7 @@ def ladders(budget: str, methods: Sequence[str] | None = None) -> list[Any]:
         Ladders of tasks (`priorax.analysis.parallel`).
 
     Raises:
-        ValueError: If a method is unknown.
+        ValueError: If a method is unknown, or settings of a belief have not been chosen.
     """
     size, found = SIZES[budget], []
     if methods is None:
@@ -113,6 +138,7 @@ def ladders(budget: str, methods: Sequence[str] | None = None) -> list[Any]:
     else:
         check_methods(tuple(methods))
         methods = tuple(dict.fromkeys([PLAIN, *methods]))
+        _check_choices(budget, methods)
     found += [
         _task("shown", method, problem, seed, size, CHOSEN[budget].get(method, {}))
         for seed in size.seeds
@@ -120,6 +146,17 @@ def ladders(budget: str, methods: Sequence[str] | None = None) -> list[Any]:
         for method in methods
     ]
     return [[[item]] for item in found]
+
+
+def _check_choices(budget: str, methods: Sequence[str]) -> None:
+    """Refuse beliefs for which no settings have been chosen."""
+    missing = [method for method in methods if method in DEFAULTS and method not in CHOSEN[budget]]
+    if missing:
+        raise ValueError(
+            f"budget={budget!r} needs settings chosen for {', '.join(missing)}; run `priorax reproduce testbed "
+            f"--budget {budget}`, then copy its choices into `CHOSEN` in priorax/experiments/testbed.py, or use "
+            "`--budget quick`"
+        )
 
 
 def _problems(size: Size) -> list[tuple[int, int, float]]:

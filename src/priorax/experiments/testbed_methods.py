@@ -53,7 +53,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "bbb": {"prior_std": 1.0, "learning_rate": 3e-3},
     "bs": {},
     "bsr": {},
-    "bsp": {"prior_scale": 3.0, "noise": "bootstrap"},
+    "bsp": {"prior_scale": 3.0},
     "hypermodel": {"prior_scale": 1.0, "index_dim": 6},
     "epinet": {"prior_scale": 0.3, "index_dim": 8},
 }
@@ -134,8 +134,7 @@ def belief_for(name: str, known: Known, chosen: Mapping[str, Any], members: int)
         wide = {"prior": prior, "input_features": True, "index_dim": chosen["index_dim"]}
         return make_method(name, prior_scale=chosen["prior_scale"], **wide, **own)
     if name == "bsp":
-        belief, _ = make_method("bsp", num_members=members, prior_scale=chosen["prior_scale"], **own)
-        return Method(belief, chosen["noise"])
+        return make_method(name, num_members=members, prior_scale=chosen["prior_scale"], **own)
     return make_method("ensemble" if name == "mlp" else name, num_members=1 if name == "mlp" else members, **own)
 
 
