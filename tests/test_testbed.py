@@ -346,8 +346,8 @@ def test_normalised_is_the_ratio_of_means():
 def test_figure_and_summary_of_a_part(tmp_path):
     rows = some_rows()
     header, plain, ours = testbed.summary(rows)
-    assert plain[:2] == ("mlp", "1.00 ± 0.00")
-    assert ours[3] == "0.40 ± 0.00"
+    assert plain[:2] == ("mlp", "1.00 ±0.00")
+    assert ours[3] == "0.40 ±0.00"
     assert len(header) == len(plain) == len(ours)
     save_figure(testbed.figure(rows), tmp_path, "testbed", ("png",))
 

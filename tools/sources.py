@@ -138,9 +138,10 @@ def tabular(kind: str, budget: str = "full") -> str:
 
 
 @source("testbed")
-def testbed(method: str, tau: str = "100", sampling: str = "dyadic", budget: str = "quick", form: str = ".2f") -> str:
+def testbed(method: str, tau: str = "100", sampling: str = "dyadic", name: str = "shown", budget: str = "quick") -> str:
     """A KL divergence of the Neural Testbed over that of a plain network."""
-    return format(experiment("testbed").normalised(rows("testbed", budget), method, int(tau), sampling).value, form)
+    found = rows("testbed", budget)
+    return f"{experiment('testbed').normalised(found, method, int(tau), sampling, name.replace('_', ' ')).value:.2f}"
 
 
 @source("time")

@@ -93,6 +93,8 @@ CHOSEN: dict[str, dict[str, Changes]] = {
     "full": {},
 }
 """What `best` chooses from the committed rows, by budget and method; a test compares the two."""
+MANY = 100
+"""Members of BSP in the rows `many members` of the quick experiment: as many as in the published one."""
 NEEDS = (
     "settings are chosen first; where `CHOSEN` in priorax/experiments/testbed.py has none, copy the choices of the "
     "table there and run it again"
@@ -106,9 +108,8 @@ PUBLISHED = {
     "hypermodel": 0.64,
     "bsp": 0.58,
 }
-"""Normalised KL at 100 inputs by the authors' figure; their `ensemble+` is the nearest to `bsp`, without bootstrap."""
-PUBLISHED_BEST = 0.565
-"""The lowest there: stochastic-gradient Markov chain Monte Carlo, which we do not have."""
+"""Normalised KL at 100 inputs by the authors' figure; their `ensemble+` is the nearest to `bsp`, without bootstrap. The
+lowest there is 0.565: stochastic-gradient Markov chain Monte Carlo, which we do not have."""
 
 
 def ladders(budget: str, methods: Sequence[str] | None = None) -> list[Any]:
@@ -135,6 +136,13 @@ def ladders(budget: str, methods: Sequence[str] | None = None) -> list[Any]:
             for changes in GRIDS[method]
         ]
         methods = tuple(CHOSEN[budget])
+        if budget == "quick":
+            many = size._replace(members=MANY)
+            found += [
+                _task("many members", "bsp", problem, seed, many, CHOSEN[budget]["bsp"])
+                for seed in size.seeds
+                for problem in _problems(size)
+            ]
     else:
         check_methods(tuple(methods))
         methods = tuple(dict.fromkeys([PLAIN, *methods]))
@@ -254,7 +262,9 @@ class Normalised(NamedTuple):
     error: float
 
 
-def normalised(rows: Sequence[Row], method: str, tau: int, sampling: str = "dyadic") -> Normalised | None:
+def normalised(
+    rows: Sequence[Row], method: str, tau: int, sampling: str = "dyadic", name: str = "shown"
+) -> Normalised | None:
     """Normalise the KL of a method: its mean over problems divided by that of the plain network on the same problems.
 
     Args:
@@ -262,13 +272,17 @@ def normalised(rows: Sequence[Row], method: str, tau: int, sampling: str = "dyad
         method: Name of the method.
         tau: Number of labels predicted jointly.
         sampling: dyadic or independent.
+        name: Name of the method's rows: shown, or many members.
 
     Returns:
         The ratio, and its standard error by the delta method over problems; None if there are no rows of either.
     """
     ours, plain = (
         {tuple(row[key] for key in ("dim", "ratio", "temperature", "seed")): row["kl"] for row in found}
-        for found in (where(rows, name="shown", method=each, tau=tau, sampling=sampling) for each in (method, PLAIN))
+        for found in (
+            where(rows, name=kind, method=each, tau=tau, sampling=sampling)
+            for kind, each in ((name, method), ("shown", PLAIN))
+        )
     )
     shared = sorted(ours.keys() & plain.keys())
     if not shared:
@@ -280,7 +294,7 @@ def normalised(rows: Sequence[Row], method: str, tau: int, sampling: str = "dyad
 
 
 COLUMNS = (("dyadic", 1), ("dyadic", 10), ("dyadic", 100), ("independent", 10), ("independent", 100))
-"""Samplings and taus that are shown."""
+"""Samplings and taus of the rows of a fit."""
 
 
 def summary(rows: list[Row]) -> list[tuple[str, ...]]:
@@ -294,34 +308,32 @@ def summary(rows: list[Row]) -> list[tuple[str, ...]]:
     """
     if not where(rows, name="shown"):
         return _choices(rows)
-    heads = (f"τ={tau}, {sampling}" if tau > 1 else "τ=1" for sampling, tau in COLUMNS)
-    table: list[tuple[str, ...]] = [("method", *heads, "published", "settings", "seconds", "problems")]
-    for method in _shown(rows):
-        mine = where(rows, name="shown", method=method, sampling="dyadic", tau=1)
-        cells = [normalised(rows, method, tau, sampling) for sampling, tau in COLUMNS]
+    heads = (f"τ={tau} {sampling}" if tau > 1 else "τ=1" for sampling, tau in COLUMNS)
+    table: list[tuple[str, ...]] = [("method", *heads, "published", "seconds")]
+    for label, method, name in _lines(rows):
+        mine = where(rows, name=name, method=method, sampling="dyadic", tau=1)
+        cells = [normalised(rows, method, tau, sampling, name) for sampling, tau in COLUMNS]
         known = PUBLISHED.get(method)
         table.append(
             (
-                method,
-                *("-" if cell is None else f"{cell.value:.2f} ± {cell.error:.2f}" for cell in cells),
+                label,
+                *("-" if cell is None else f"{cell.value:.2f} ±{cell.error:.2f}" for cell in cells),
                 "-" if known is None else f"{known:.2f}",
-                _varied(mine[0]),
                 f"{np.mean([row['seconds'] for row in mine]):.1f}",
-                str(len(mine)),
             )
         )
     return table
 
 
-def _shown(rows: Sequence[Row]) -> list[str]:
-    """List the methods that have rows to show: beliefs in the order of `METHODS`, then others by name."""
+def _lines(rows: Sequence[Row]) -> list[tuple[str, str, str]]:
+    """List what is shown as label, method and name of its rows: beliefs in the order of `METHODS`, others by name."""
     found = {row["method"] for row in where(rows, name="shown")}
-    return [*(method for method in METHODS if method in found), *sorted(found.difference(METHODS))]
-
-
-def _varied(row: Row) -> str:
-    """Name the settings of a row that its grid varies."""
-    return words({name: row[name] for name in GRIDS.get(row["method"], [{}])[0]})
+    lines = []
+    for method in (*(each for each in METHODS if each in found), *sorted(found.difference(METHODS))):
+        lines.append((method, method, "shown"))
+        if where(rows, name="many members", method=method):
+            lines.append((f"{method}, {MANY} members", method, "many members"))
+    return lines
 
 
 def _choices(rows: Sequence[Row]) -> list[tuple[str, ...]]:
@@ -334,7 +346,7 @@ def _choices(rows: Sequence[Row]) -> list[tuple[str, ...]]:
 
 
 def figure(rows: list[Row]) -> Figure:
-    """Plot the normalised KL of each method for each tau, beside the published numbers.
+    """Plot the normalised KL of each method; with independent inputs, the published numbers beside it.
 
     Args:
         rows: Rows of the experiment.
@@ -342,19 +354,20 @@ def figure(rows: list[Row]) -> Figure:
     Returns:
         The figure.
     """
-    methods = _shown(rows)
+    lines = _lines(rows)
     parts = [part for part in COLUMNS if part[1] in (TAUS[0], TAUS[-1])]
-    drawing, axes = panels(1, len(parts), width=3.3, height=1.1 + 0.3 * max(len(methods), 1))
+    drawing, axes = panels(1, len(parts), width=3.3, height=1.1 + 0.3 * max(len(lines), 1))
     for axis, (sampling, tau) in zip(axes[0], parts, strict=True):
-        for i, method in enumerate(reversed(methods)):
-            found = normalised(rows, method, tau, sampling)
+        for i, (_, method, name) in enumerate(reversed(lines)):
+            found = normalised(rows, method, tau, sampling, name)
             if found is None:
                 continue
             color = LOOKS[method].color if method in LOOKS else "#8a8f98"
             axis.barh(i, found.value, xerr=found.error, color=color, alpha=0.85, height=0.7, ecolor="#333333")
-            if tau > 1 and method in PUBLISHED:
+            if (sampling, tau) == ("independent", TAUS[-1]) and method in PUBLISHED:
                 axis.plot(PUBLISHED[method], i, "|", color="k", ms=13, mew=2)
         axis.axvline(1.0, color="k", lw=0.8, ls="--")
-        axis.set_yticks(range(len(methods)), methods[::-1])
+        axis.set_yticks(range(len(lines)), [label for label, _, _ in reversed(lines)])
         axis.set(title=f"τ = {tau}" + (f", {sampling} inputs" if tau > 1 else ""), xlabel="KL over that of mlp")
+    axes[0, -1].set_xlabel("KL over that of mlp; black: published")
     return drawing
