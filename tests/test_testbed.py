@@ -357,8 +357,9 @@ def test_the_command_shows_a_part_of_the_committed_rows(capsys, tmp_path):
         (tmp_path / path.name).write_bytes(path.read_bytes())
     assert main(["testbed", "--methods", "bsp,ensemble", "--draw-only", "--out", str(tmp_path)]) == 0
     said = capsys.readouterr().out
-    assert all(name in said for name in ("mlp", "bsp", "ensemble", "testbed_quick_part.png"))
+    assert "mlp" in said and "bsp" in said
     assert "epinet" not in said
+    assert (tmp_path / "testbed_quick_part.png").exists()
 
 
 def test_help_lists_the_beliefs(capsys):

@@ -308,11 +308,12 @@ def summary(rows: list[Row]) -> list[tuple[str, ...]]:
     """
     if not where(rows, name="shown"):
         return _choices(rows)
-    heads = (f"τ={tau} {sampling}" if tau > 1 else "τ=1" for sampling, tau in COLUMNS)
+    columns = [part for part in COLUMNS if part != ("independent", 10)]
+    heads = (f"τ={tau} {sampling}" if tau > 1 else "τ=1" for sampling, tau in columns)
     table: list[tuple[str, ...]] = [("method", *heads, "published", "seconds")]
     for label, method, name in _lines(rows):
         mine = where(rows, name=name, method=method, sampling="dyadic", tau=1)
-        cells = [normalised(rows, method, tau, sampling, name) for sampling, tau in COLUMNS]
+        cells = [normalised(rows, method, tau, sampling, name) for sampling, tau in columns]
         known = PUBLISHED.get(method)
         table.append(
             (
