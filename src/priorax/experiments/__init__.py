@@ -79,11 +79,11 @@ def reproduce(
         if not path.exists():
             raise FileNotFoundError(f"there are no rows in {path} to draw; run the experiment first")
     elif hasattr(module, "ladders"):
+        ladders = module.ladders(budget, **part)
         if warning := check_choices(name, getattr(module, "SEARCHED", ()), budget):
             announce(warning)
         if budget == "full" and hasattr(module, "NEEDS"):
             announce(module.NEEDS)
-        ladders = module.ladders(budget, **part)
         most = hours(ladders)
         bound = f"at most about {most:.1f} hours on two cores; " if most else ""
         announce(f"{bound}it can be stopped at any time, and continues from {path}")

@@ -63,7 +63,7 @@ SIZES = {
         100,
         draws=1000,
         batches=1000,
-        independent=1000,
+        independent=100,
     ),
 }
 GRIDS: dict[str, list[Changes]] = {
