@@ -94,7 +94,8 @@ CHOSEN: dict[str, dict[str, Changes]] = {
 }
 """What `best` chooses from the committed rows, by budget and method; a test compares the two."""
 MANY = 100
-"""Members of BSP in the rows `many members` of the quick experiment: as many as in the published one."""
+"""Members of BSP in the rows `many members` of the quick experiment: as many as in the published one. These rows were
+added after those with fewer members had been looked at; other ensembles have none."""
 NEEDS = (
     "settings are chosen first; where `CHOSEN` in priorax/experiments/testbed.py has none, copy the choices of the "
     "table there and run it again"
