@@ -137,6 +137,13 @@ def tabular(kind: str, budget: str = "full") -> str:
     return table(experiment("tabular").summary(rows("tabular", budget), kind))
 
 
+@source("testbed")
+def testbed(method: str, tau: str = "100", sampling: str = "dyadic", name: str = "shown", budget: str = "quick") -> str:
+    """A KL divergence of the Neural Testbed over that of a plain network."""
+    found = rows("testbed", budget)
+    return f"{experiment('testbed').normalised(found, method, int(tau), sampling, name.replace('_', ' ')).value:.2f}"
+
+
 @source("time")
 def time(name: str, method: str, N: str, budget: str = "full") -> str:
     """The median learning time on DeepSea, with its interval."""

@@ -87,6 +87,7 @@ EXPERIMENTS = (
     "gymnasium",
     "tabular",
     "distillation",
+    "testbed",
 )
 
 

@@ -27,6 +27,7 @@ from priorax.cli.commands import (
     Report,
     Reproduce,
     Scale,
+    Testbed,
     Train,
     Watch,
 )
@@ -66,6 +67,22 @@ def _benchmark(command: Benchmark) -> int:
         result = reproduce(command.name, command.budget, command.out, report, say, command.draw_only)
     print_summary("classifications", summary(list(result.rows), "class"))
     return _show("regressions", result)
+
+
+def _testbed(command: Testbed) -> int:
+    from priorax.experiments import reproduce
+
+    with share_bar("testbed") as report:
+        result = reproduce(
+            "testbed",
+            command.budget,
+            command.out,
+            report,
+            announce=say,
+            draw_only=command.draw_only,
+            methods=_names(command.methods),
+        )
+    return _show("KL divergence of joint predictions, relative to mlp", result)
 
 
 def _compare(command: Compare) -> int:
@@ -317,6 +334,7 @@ RUN: dict[type, Callable[[Any], int]] = {
     Reproduce: _reproduce,
     Train: train,
     Benchmark: _benchmark,
+    Testbed: _testbed,
     Compare: _compare,
     Apex: apex,
     Watch: _watch,

@@ -49,6 +49,27 @@ class Benchmark:
 
 
 @dataclass(frozen=True)
+class Testbed:
+    """Score joint predictions on the random classifiers of the Neural Testbed: KL divergences (CSV), a table and a
+    plot, relative to a plain network. An interrupted run is continued. `priorax reproduce testbed` also chooses
+    settings.
+
+    priorax testbed --methods bsp,ensemble,priorax.estimators:PriorEnsembleClassifier
+    """
+
+    methods: str = "bsp,ensemble"
+    """Comma-separated beliefs (mlp, ensemble, dropout, bbb, bs, bsr, bsp, hypermodel, epinet), or locations of
+    classifiers with the interface of scikit-learn, as package.module:name."""
+    budget: Literal["quick", "full"] = "quick"
+    """Number and size of problems. quick: two dimensions, up to 200 examples; full: up to 100 dimensions and 100,000
+    examples."""
+    out: Path = field(default_factory=lambda: Path("results"))
+    """Output folder."""
+    draw_only: bool = False
+    """Show existing data without running anything."""
+
+
+@dataclass(frozen=True)
 class Compare:
     """Compare agents: episodes to learn by problem size, as a table and a plot. An interrupted comparison is continued.
 
@@ -452,6 +473,7 @@ Command = (
     | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Compare, tyro.conf.subcommand("compare")]
     | Annotated[Benchmark, tyro.conf.subcommand("benchmark")]
+    | Annotated[Testbed, tyro.conf.subcommand("testbed")]
     | Annotated[Agents, tyro.conf.subcommand("agents")]
     | Annotated[Environments, tyro.conf.subcommand("environments")]
     | Annotated[Apex, tyro.conf.subcommand("apex")]

@@ -47,6 +47,7 @@ def reproduce(
     report: Report = lambda share, what: None,
     announce: Callable[[str], None] = lambda words: None,
     draw_only: bool = False,
+    **part: Any,
 ) -> Result:
     """Run an experiment and write its rows and figures to a folder.
 
@@ -59,6 +60,7 @@ def reproduce(
         report: Called with the fraction of work done and a word on the current work.
         announce: Called with messages for the user, such as the expected duration.
         draw_only: Whether to draw existing rows without running anything.
+        **part: Further arguments of the experiment's `ladders`, to run and show part of it.
 
     Returns:
         Rows, files and a summary table.
@@ -77,21 +79,22 @@ def reproduce(
         if not path.exists():
             raise FileNotFoundError(f"there are no rows in {path} to draw; run the experiment first")
     elif hasattr(module, "ladders"):
+        ladders = module.ladders(budget, **part)
         if warning := check_choices(name, getattr(module, "SEARCHED", ()), budget):
             announce(warning)
         if budget == "full" and hasattr(module, "NEEDS"):
             announce(module.NEEDS)
-        most = hours(module.ladders(budget))
-        announce(
-            f"at most about {most:.1f} hours on two cores; it can be stopped at any time, and continues from {path}"
-        )
+        most = hours(ladders)
+        bound = f"at most about {most:.1f} hours on two cores; " if most else ""
+        announce(f"{bound}it can be stopped at any time, and continues from {path}")
         outcome = getattr(module, "outcome", time_to_learn)
-        run_sweep(getattr(module, "SAME_RUNS", name), budget, module.ladders(budget), path, report, outcome)
+        run_sweep(getattr(module, "SAME_RUNS", name), budget, ladders, path, report, outcome)
     else:
         stamp = {"experiment": name, "budget": budget, "version": __version__, "rows_version": ROWS_VERSION}
         write_rows(path, [{**stamp, **row} for row in module.run(budget, report)])
-    rows = rows_of(name, budget, out)  # what is drawn is what is in the file
-    paths = [path, *save_figure(module.figure(rows), out, f"{name}_{budget}")]
+    rows = rows_of(name, budget, out, **part)  # what is drawn is what is in the file
+    picture = f"{name}_{budget}_part" if part else f"{name}_{budget}"
+    paths = [path, *save_figure(module.figure(rows), out, picture)]
     return Result(rows, paths, module.summary(rows))
 
 
@@ -125,13 +128,14 @@ def rows_path(name: str, budget: str, out: Path) -> Path:
     return out / f"{getattr(experiment(name), 'SAME_RUNS', name)}_{budget}.csv"
 
 
-def rows_of(name: str, budget: str, out: Path) -> list[Row]:
+def rows_of(name: str, budget: str, out: Path, **part: Any) -> list[Row]:
     """Read the rows of an experiment.
 
     Args:
         name: Name of the experiment.
         budget: Size of the experiment, `quick` or `full`.
         out: The folder of results.
+        **part: Further arguments of the experiment's `ladders`.
 
     Returns:
         The rows; of an experiment that consists of many runs, those of its own runs.
@@ -140,7 +144,7 @@ def rows_of(name: str, budget: str, out: Path) -> list[Row]:
         FileNotFoundError: If there are none.
     """
     module, path = experiment(name), rows_path(name, budget, out)
-    found = select(path, module.ladders(budget)) if hasattr(module, "ladders") else list[Row](read_rows(path))
+    found = select(path, module.ladders(budget, **part)) if hasattr(module, "ladders") else list[Row](read_rows(path))
     if not found:
         raise FileNotFoundError(f"there are no rows of {name} in {path} that this version made; run the experiment")
     return found
