@@ -63,7 +63,7 @@ def test_curves_are_drawn_from_rows_and_each_run_is_run_once(module, tmp_path, m
     assert len(result.rows) == 2
     assert {path.suffix for path in result.paths} == {".csv", ".png", ".svg"}
     last = f"{result.rows[-1]['greedy']:.0f}"
-    assert result.summary[1][-4:] == ("never", "never", last, last)
+    assert result.summary[1][-4:] == ("never", "never", last, f"{last} [{last}, {last}]")
     said = []
     reproduce(name, "quick", tmp_path, report=lambda share, what: said.append(what))
     assert len(said) == 1, "nothing is run again"
