@@ -45,20 +45,6 @@ def test_a_network_of_ones_own_says_the_same_of_a_row_within_the_stated_toleranc
     np.testing.assert_allclose(few, whole[:20], rtol=0, atol=1e-5 * Y.std())
 
 
-@pytest.fixture
-def compilations():
-    """Names of what is being compiled from now on."""
-    names = []
-
-    def note(event, seconds, **about):
-        if event == "/jax/core/compile/backend_compile_duration":
-            names.append(about.get("fun_name"))
-
-    jax.monitoring.register_event_duration_secs_listener(note)
-    yield names
-    jax.monitoring.unregister_event_duration_listener(note)
-
-
 def test_numbers_and_row_counts_share_one_program(compilations):
     """Another prior scale, learning rate, noise, weight or number of rows compiles nothing within a padded size."""
     settings = {**SMALL, "hidden_widths": (9,)}
