@@ -283,7 +283,10 @@ def test_a_shard_keeps_whole_stacks_of_the_newest_incarnation():
         ({"changes": {"learn_every": 0}}, "learn_every=0 must be"),
         ({"changes": {"capacity": 3000}}, "capacity=3000 may never hold learn_after=2000 .* raise capacity to 4048"),
         ({"changes": {"shared_batch": False, "priority": 0.0}}, "shared_batch=False .* pass shared_batch=True on Ray"),
-        ({"agent": "ucb", "changes": {"torso": "none"}}, "agent='ucb' counts visits.*priorax train.*bonus_scale=0"),
+        (
+            {"agent": "ucb", "changes": {"torso": "none"}},
+            "agent='ucb' learns from each visit once.*priorax train.*bonus_scale=0",
+        ),
         ({"game": "Freeway"}, "game='Freeway' is for env='atari'"),
         ({"env": "atari"}, "game=None: env='atari' needs the name of a game"),
         ({"agent": "rlsvi"}, "preset='small' is for agents with the setting torso"),

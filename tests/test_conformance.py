@@ -29,6 +29,7 @@ CHANGES = {
     "dropout": {"p_keep": 0.9},  # at 0.1 its mean is pulled to zero: that is dropout
     "c51": {"lowest": -2.0, "highest": 2.0},
     "ucb": {"bonus_scale": 0.001},
+    "rnd": {"bonus_scale": 0.001},
     "d4pg": {"lowest": -2.0, "highest": 2.0, "action_noise": 1.0, "actor_rate": 1e-3, "target_period": 10},
 }
 ALL = {"discount": DISCOUNT, "batch_size": 32, "capacity": 4000, "num_members": 5, "epsilon": 1.0}

@@ -26,6 +26,8 @@ HAS = {
     "c51": {"epsilon", "priorities"},
     "qr": {"epsilon", "priorities"},
     "ucb": {"bonus", "epsilon", "priorities"},
+    "rnd": {"bonus", "epsilon", "priorities"},
+    "lmcdqn": {"priorities"},
     "rlsvi": set(),
     "psrl": set(),
     "ucrl": set(),
@@ -51,7 +53,7 @@ def test_every_agent_behaves_or_is_refused_with_a_remedy(agent, backend):
 def test_on_ray_agents_learn_from_replay_or_are_refused_with_a_remedy(agent):
     found = conformance.check(agent, "ray")
     assert found.holds, found
-    assert (found.refused is not None) == (agent in ("rlsvi", "psrl", "ucrl", "ucb", "d4pg"))
+    assert (found.refused is not None) == (agent in ("rlsvi", "psrl", "ucrl", "ucb", "rnd", "d4pg"))
 
 
 def test_an_agent_that_does_not_learn_fails_the_table(monkeypatch, capsys):

@@ -6,6 +6,7 @@ import pytest
 
 from priorax import load, train
 from priorax.beliefs import Ensemble
+from priorax.cli import main
 from priorax.envs import make_world
 from priorax.envs.interface import Interface, Sight
 from priorax.experiments import distillation
@@ -86,6 +87,16 @@ def test_a_trained_agent_is_distilled():
     found = distil(run.policy, np.arange(36), directions=8)
     assert found.agreement > 0.9 and found.spread_correlation > 0.8 and 0.5 < found.explained < 1
     assert all(found.policy.predict(i) == run.policy.predict(i) for i in range(0, 36, 7))
+
+
+def test_a_run_is_distilled_from_the_command_line(tmp_path, capsys):
+    few = {"num_members": 3, "widths": (8,)}
+    train("bsp", "deep_sea", size=4, seed=0, episodes=10, out=tmp_path / "run", changes=few)
+    out = tmp_path / "one.safetensors"
+    words = ["--directions", "2", "--visits", "10", "--steps", "20", "--out", str(out)]
+    assert main(["distil", str(tmp_path / "run"), *words]) == 0
+    assert "same action as the ensemble" in capsys.readouterr().out
+    assert load(out).predict(0) in (0, 1) and load(out).num_members == 1
 
 
 def test_what_cannot_be_distilled_is_refused(linear):

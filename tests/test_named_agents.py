@@ -62,6 +62,8 @@ DIFFER = {
     "c51": {*ONE, "head", "epsilon"},
     "qr": {*ONE, "head", "epsilon"},
     "ucb": {*ONE, "bonus_scale", "epsilon"},
+    "rnd": {*ONE, "bonus", "bonus_scale", "epsilon"},
+    "lmcdqn": {*ONE, "optimizer", "clip", "learning_rate", "widths"},
     "rlsvi": {"learn_every", "lanes"},
     "psrl": {"learn_every", "lanes"},
     "ucrl": {"learn_every", "lanes"},
@@ -222,6 +224,7 @@ def test_an_ensemble_of_equal_members_or_priors_is_refused():
         ("bootstrapped_dqn", "bs"),
         ("rpf", "bsp"),
         ("QR-DQN", "qr"),
+        ("Adam-LMCDQN", "lmcdqn"),
     ],
 )
 def test_names_of_the_literature_are_answered_with_those_here(word, name):

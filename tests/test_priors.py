@@ -3,10 +3,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from priorax.agents import build, settings
 from priorax.beliefs import Ensemble
+from priorax.envs.interface import Interface, Sight
+from priorax.experiments import priors
 from priorax.fitting import fit
-from priorax.networks import MLP
-from priorax.priors import Constant, Function, Linear, RandomFourier
+from priorax.networks import MLP, Table
+from priorax.priors import Constant, Function, Linear, RandomFourier, RandomSize, UnitSize
+from priorax.training.backends.loop import prepare
 
 X = np.linspace(-2, 2, 9)[:, None].astype(np.float32)
 Y = np.sin(X[:, 0])
@@ -86,3 +90,93 @@ def test_bad_prior_settings_are_refused():
         RandomFourier(lengthscale=0.0)
     with pytest.raises(ValueError, match="prior gives 3 numbers per input but the belief needs 1"):
         Ensemble(prior=Function(lambda x: jnp.zeros(3))).init(jax.random.key(0), jnp.zeros(1))
+
+
+@pytest.mark.parametrize("prior", [MLP((20,), bias_scale=2.0), Linear(5.0), RandomFourier(0.3)])
+def test_unit_size_gives_every_prior_function_a_root_mean_square_of_one(prior):
+    x = np.random.default_rng(1).normal(size=(2000, 2)).astype(np.float32) * [1.0, 3.0]
+    values = member_priors(UnitSize(prior, input_scale=(1.0, 3.0)), num_members=5, x=x)
+    np.testing.assert_allclose(np.sqrt(np.mean(values**2, axis=1)), 1, atol=0.2)
+
+
+def test_unit_size_of_priors_over_states_is_exact():
+    prior = UnitSize(Table(30, (10,)), num_rows=30)
+    params = prior.init(jax.random.key(0), jnp.zeros((), int), 3)
+    values = jax.vmap(lambda row: prior.apply(params, row))(jnp.arange(30))
+    assert np.mean(np.asarray(values) ** 2) == pytest.approx(1, abs=1e-5)
+
+
+def test_random_size_multiplies_prior_functions_by_log_uniform_factors():
+    sizes = np.abs(member_priors(RandomSize(Function(jnp.ones_like), 10.0), num_members=4000)[:, 0])
+    quantiles = np.quantile(np.log10(sizes), [0, 0.25, 0.5, 0.75, 1])
+    np.testing.assert_allclose(quantiles, [-1, -0.5, 0, 0.5, 1], atol=0.05)
+    with pytest.raises(ValueError, match=r"ratio=0.5 must be at least 1; pass for example 10"):
+        RandomSize(Linear(), 0.5)
+
+
+def test_with_prior_ratio_members_have_priors_of_different_sizes():
+    sizes = np.sqrt(np.mean(prior_of(prior_unit=True, prior_scale=2.0, prior_ratio=10.0) ** 2, axis=(1, 2)))
+    assert sizes.min() >= 0.2 and sizes.max() <= 20 and np.ptp(np.log(sizes)) > 0.1
+
+
+def prior_of(size=8, **changes):
+    chosen = settings("bsp", "tuned", num_members=3, **changes)
+    belief = prepare("bsp", chosen, "deep_sea", size, 0)[0].agent.belief
+    state = belief.init(jax.random.key(0), jnp.zeros((), int))
+    return belief.prior_scale * np.asarray(state.frozen.prior)[:, :-1]
+
+
+@pytest.mark.parametrize("size", [5, 12])
+@pytest.mark.parametrize("changes", [{}, {"prior": "linear"}, {"prior": "constant"}, {"prior_widths": (7, 7, 7)}])
+def test_with_prior_unit_the_scale_is_the_size_of_priors_of_any_form_in_any_environment(changes, size):
+    values = prior_of(size, prior_unit=True, prior_scale=0.5, **changes)
+    np.testing.assert_allclose(np.mean(values**2, axis=(1, 2)), 0.25, rtol=1e-4)
+
+
+def test_constant_priors_differ_between_members_and_actions_and_not_between_states():
+    values = prior_of(prior="constant")
+    assert np.ptp(values, axis=1).max() == 0
+    assert np.ptp(values, axis=0).min() > 0
+    assert np.ptp(values, axis=2).min() > 0
+
+
+@pytest.mark.parametrize("changes", [{"prior_widths": (5,)}, {"prior_activation": "tanh"}, {"prior_bias": 1.0}])
+def test_the_form_of_the_prior_network_can_differ_from_that_of_members(changes):
+    assert not np.allclose(prior_of(**changes), prior_of())
+
+
+def test_images_refuse_settings_of_priors_on_states_and_vectors():
+    with pytest.raises(ValueError, match=r"prior_widths=\(5,\).*torso='small' sees images; pass none and False"):
+        build(
+            "bsp", settings("bsp", "small", prior_widths=(5,)), Interface(Sight((4, 84, 84), (4, 84, 84), "uint8"), 4)
+        )
+
+
+def test_the_study_of_priors_is_drawn_and_tabulated_from_its_rows():
+    rows = [
+        {"name": item.name, "env": "deep_sea", "most_episodes": 1500, "episodes_to_learn": 80, **item.arguments}
+        for ladder in priors.ladders("quick")
+        for level in ladder
+        for item in level
+        if item.measure is None
+    ]
+    del rows[0]["episodes_to_learn"]
+    rows += [
+        {"name": "regression", "prior": prior, "seed": seed, "place": place, "relative": -0.5, "exact": 1.0}
+        for prior in priors.REGRESSION
+        for seed in range(2)
+        for place in priors.PLACES
+    ]
+    assert len(priors.figure(rows).axes) == 2
+    header, *body = priors.summary(rows)
+    assert header == ("prior", "DeepSea 10", *priors.PLACES)
+    assert len(body) == 1 + len(priors.SEA_PRIORS) + len(priors.REGRESSION)
+    assert body[1][1] == "∞ [80, ∞], 1 of 2"
+
+
+@pytest.mark.slow
+def test_outside_the_data_a_prior_with_the_right_lengthscale_is_nearer_to_exact_bayes_than_none():
+    with_prior = {row["place"]: row["relative"] for row in priors.regress(priors.FITTED, 0)}
+    without = {row["place"]: row["relative"] for row in priors.regress(priors.NO_PRIOR, 0)}
+    assert without["outside"] < with_prior["outside"] - 1
+    assert with_prior["outside"] > -0.5

@@ -27,8 +27,23 @@ INTERFACES = {
     "pictures": Interface(Sight((4, 84, 84), (4, 84, 84), "uint8"), 4),
     "continuous": Interface(Sight((5,), (5,), "float32"), 1, bound=1.0, inputs=Inputs(SCALE)),
 }
-NEW_SETTINGS = {"fourier_features": 0, "fourier_lengthscale": 0.5, "fourier_grouped": 0.0, "squash_inputs": False}
-"""Settings that are newer than the table; at these values they change nothing."""
+NEW_SETTINGS = {
+    "fourier_features": 0,
+    "fourier_lengthscale": 0.5,
+    "fourier_grouped": 0.0,
+    "squash_inputs": False,
+    "prior_widths": None,
+    "prior_activation": "relu",
+    "prior_unit": False,
+    "prior_ratio": 1.0,
+    "inverse_temperature": EnsembleSettings.inverse_temperature,
+    "bias_factor": EnsembleSettings.bias_factor,
+    "bonus": "counts",
+    "predictor_rate": EnsembleSettings.predictor_rate,
+    "predictor_outputs": EnsembleSettings.predictor_outputs,
+}
+"""Settings that are newer than the table; at these values they change nothing (some: without Langevin, or a predictor).
+"""
 NEW_PARTS = ("code",)
 """Parts of networks that are newer than the table; None changes nothing."""
 

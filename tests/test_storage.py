@@ -31,6 +31,7 @@ from priorax.beliefs import (
     Ensemble,
     GaussianCount,
     HashCount,
+    Langevin,
     OneHotCount,
     RMSProp,
     SharedTorso,
@@ -43,7 +44,18 @@ from priorax.heads import C51, Classes, Gaussian, Quantiles, Scalar
 from priorax.networks import MLP, Dueling, FourierCode, Pair, Table, as_network
 from priorax.noise import NOISES
 from priorax.noise import Gaussian as GaussianNoise
-from priorax.priors import Around, Constant, Function, Independent, Linear, RandomFourier, Tabulated, UnitRows
+from priorax.priors import (
+    Around,
+    Constant,
+    Function,
+    Independent,
+    Linear,
+    RandomFourier,
+    RandomSize,
+    Tabulated,
+    UnitRows,
+    UnitSize,
+)
 from priorax.storage import describe, rebuild
 
 KEY = jax.random.key(0)
@@ -95,11 +107,14 @@ PRIORS = [
     Constant(),
     Tabulated(Table(5, (4,)), 5),
     Around(((0.0, 1.0),) * 5, std=0.1),
+    UnitSize(Linear(), input_scale=(1.0, 2.0, 3.0)),
+    UnitSize(Table(5, (4,)), num_rows=5),
+    RandomSize(Linear(), 10.0),
     UnitRows(MLP((4,)), 3, 2),
     Independent(MLP((4,)), 2),
 ]
 HEADS = [Scalar(), Gaussian(min_log_std=-3.0), Classes(3), C51(-1.0, 2.0, 5), Quantiles(5, huber=2.0)]
-OPTIMIZERS = [Adam(3e-4, clip=1.0), RMSProp(1e-4, clip=None)]
+OPTIMIZERS = [Adam(3e-4, clip=1.0), RMSProp(1e-4, clip=None), Langevin(1e-3, inverse_temperature=1e4)]
 DENSITIES = [TableCount(5), OneHotCount(), GaussianCount(ridge=0.1), HashCount(bits=4)]
 SHARED = SharedTorso(Ensemble(2, MLP(()), prior=MLP((4,))), Convnet(((2, 2, 1),)), num_features=6, optimizer=RMSProp())
 OWN_CODE = {Pair, Function}
@@ -110,7 +125,7 @@ INSIDE = {FourierCode}
 
 def example(part):
     """An input that it takes."""
-    if isinstance(part, Table | Tabulated | Around | TableCount):
+    if isinstance(part, Table | Tabulated | Around | TableCount) or getattr(part, "num_rows", None):
         return np.int32(3)
     return np.ones((4, 4), np.float32) if isinstance(part, Convnet) else np.array([0, 1, 0], np.float32)
 

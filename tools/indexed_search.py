@@ -88,7 +88,7 @@ def main() -> None:
     parser.add_argument("--agent", default="hypermodel")
     parser.add_argument("--sizes", type=int, nargs="+", default=[10, 20])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--most", type=int, default=max(BUDGET.values()), help="most episodes, whatever the size")
+    parser.add_argument("--most", type=int, help="most episodes, whatever the size; by default as in BUDGET")
     parser.add_argument("--steps", action="store_true", help="measure the time of a step")
     given = parser.parse_args()
     enable_compilation_cache()
@@ -106,7 +106,7 @@ def main() -> None:
             for seed in given.seeds:
                 key = (given.agent, json.dumps(changes, sort_keys=True), size, seed)
                 if key not in known:
-                    known[key] = one(given.agent, changes, size, seed, min(BUDGET[size], given.most))
+                    known[key] = one(given.agent, changes, size, seed, given.most or BUDGET[size])
                     new = not path.exists()
                     with path.open("a", newline="") as file:
                         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")

@@ -38,6 +38,8 @@ AGENTS: dict[str, Ours] = {
     "c51": Ours("priorax.agents.ensembles:C51_AGENT", "categorical DQN with 51 atoms, epsilon-greedy on the mean"),
     "qr": Ours("priorax.agents.ensembles:QR", "quantile-regression DQN, epsilon-greedy on the mean"),
     "ucb": Ours("priorax.agents.ensembles:UCB", "DQN with a count-based exploration bonus"),
+    "rnd": Ours("priorax.agents.ensembles:RND", "DQN with a bonus by random network distillation"),
+    "lmcdqn": Ours("priorax.agents.ensembles:LMCDQN", "DQN by Adam Langevin Monte Carlo: noise on every step"),
     "rlsvi": Ours("priorax.agents.planners:RLSVI_AGENT", "exact posterior sampling of Q, finite states"),
     "psrl": Ours("priorax.agents.planners:PSRL_AGENT", "exact posterior sampling of the environment, finite states"),
     "ucrl": Ours("priorax.agents.planners:UCRL_AGENT", "exact optimism over confidence sets, finite states"),
@@ -88,6 +90,7 @@ EXPERIMENTS = (
     "tabular",
     "distillation",
     "testbed",
+    "priors",
 )
 
 

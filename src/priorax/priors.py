@@ -6,10 +6,11 @@ be used as a prior: `MLP(...)` is the randomly initialised network of the paper.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Integer, Num, PRNGKeyArray, PyTree
 
 from priorax.checks import non_negative, positive, positive_int
@@ -95,6 +96,85 @@ class Tabulated:
 
     def apply(self, params: Float[Array, "row out"], x: Integer[Array, ""]) -> Float[Array, " out"]:
         return _row(params, x)
+
+
+class UnitSizeParams(NamedTuple):
+    """Parameters of one draw of `UnitSize`."""
+
+    prior: PyTree
+    """Parameters of the prior."""
+    size: Float[Array, ""]
+    """Its root mean square."""
+
+
+@dataclass(frozen=True)
+class UnitSize:
+    """A prior whose draws are divided by their root mean square over inputs and outputs.
+
+    Its scale is then the size of the prior functions in units of the output, whatever their form.
+    """
+
+    prior: Network
+    """The prior to divide."""
+    num_rows: int | None = None
+    """Inputs are the indices of this many states; None: they are arrays."""
+    input_scale: tuple[float, ...] = ()
+    """Standard deviation of each component of an array; empty: one. The components are drawn as independent normal
+    numbers, the same for all members."""
+
+    NUM_INPUTS: ClassVar[int] = 256
+
+    def __post_init__(self) -> None:
+        if self.num_rows is not None:
+            positive_int("num_rows", self.num_rows)
+
+    def init(self, key: PRNGKeyArray, x: Any, num_out: int) -> UnitSizeParams:
+        params = self.prior.init(key, x, num_out)
+        values = jax.vmap(lambda row: self.prior.apply(params, row))(self._inputs(x))
+        return UnitSizeParams(params, jnp.sqrt(jnp.mean(values**2)))
+
+    def apply(self, params: UnitSizeParams, x: Any) -> Array:
+        return self.prior.apply(params.prior, x) / params.size
+
+    def _inputs(self, x: Any) -> Array:
+        if self.num_rows is not None:
+            return jnp.arange(self.num_rows)
+        drawn = np.random.default_rng(0).normal(size=(self.NUM_INPUTS, *jnp.shape(x)))
+        return jnp.asarray(drawn * (self.input_scale or 1.0), jnp.result_type(float))
+
+
+class RandomSizeParams(NamedTuple):
+    """Parameters of one draw of `RandomSize`."""
+
+    prior: PyTree
+    """Parameters of the prior."""
+    factor: Float[Array, ""]
+    """Its factor."""
+
+
+@dataclass(frozen=True)
+class RandomSize:
+    """A prior whose draws are multiplied by random factors, log-uniform between 1/ratio and ratio.
+
+    It is the prior of somebody who does not know the right scale: an ensemble has members for each.
+    """
+
+    prior: Network
+    """The prior to multiply."""
+    ratio: float
+    """Largest factor, and the inverse of the smallest; at least 1."""
+
+    def __post_init__(self) -> None:
+        if not self.ratio >= 1:
+            raise ValueError(f"ratio={self.ratio} must be at least 1; pass for example 10")
+
+    def init(self, key: PRNGKeyArray, x: Any, num_out: int) -> RandomSizeParams:
+        key_prior, key_factor = jax.random.split(key)
+        exponent = jax.random.uniform(key_factor, minval=-1.0, maxval=1.0)
+        return RandomSizeParams(self.prior.init(key_prior, x, num_out), self.ratio**exponent)
+
+    def apply(self, params: RandomSizeParams, x: Any) -> Array:
+        return params.factor * self.prior.apply(params.prior, x)
 
 
 class UnitRowsParams(NamedTuple):

@@ -1,4 +1,4 @@
-"""Q-learners over an ensemble: bsp, bsr, bs, ensemble; and with a single member: eps_greedy, c51, qr and ucb."""
+"""Q-learners over an ensemble: bsp, bsr, bs, ensemble; with a single member: eps_greedy, c51, qr, ucb, rnd, lmcdqn."""
 
 import dataclasses
 from typing import Any
@@ -13,14 +13,18 @@ from priorax.agents.q_networks import (
     prior_scale_of,
     q_learner,
     touches_all_rows,
+    unit_prior_of,
 )
 from priorax.agents.registry import AgentSpec
 from priorax.agents.settings import EnsembleSettings
 from priorax.beliefs import (
     L2,
+    Adam,
     Belief,
+    Bonus,
     Counts,
     Density,
+    Distillation,
     Ensemble,
     GaussianCount,
     HashCount,
@@ -31,7 +35,7 @@ from priorax.beliefs import (
 from priorax.convnets import NATURE, SMALL_NET, Convnet
 from priorax.envs.interface import TaskSpec
 from priorax.networks import Dueling, Network
-from priorax.priors import Around, Tabulated
+from priorax.priors import Around, Constant, RandomSize, Tabulated
 
 
 def build(settings: EnsembleSettings, task: TaskSpec) -> QLearner:
@@ -49,6 +53,11 @@ def build(settings: EnsembleSettings, task: TaskSpec) -> QLearner:
     """
     if settings.torso != "none" and task.num_states is not None:
         raise ValueError(f"torso={settings.torso!r} needs image observations; use torso='none' here")
+    if settings.torso != "none" and (settings.prior_widths is not None or settings.prior_unit):
+        raise ValueError(
+            f"prior_widths={settings.prior_widths} and prior_unit={settings.prior_unit} are for states and vectors, "
+            f"and torso={settings.torso!r} sees images; pass none and False"
+        )
     if settings.torso != "none" and (settings.fourier_features > 0 or settings.squash_inputs):
         raise ValueError(
             f"fourier_features={settings.fourier_features} and squash_inputs={settings.squash_inputs} encode vectors, "
@@ -60,8 +69,25 @@ def build(settings: EnsembleSettings, task: TaskSpec) -> QLearner:
         members = SharedTorso(ensemble, _torso(settings), settings.features, optimizer_of(settings, task))
     belief: Belief = Outcomes(members) if settings.sample_outcomes else members
     if settings.bonus_scale > 0:
-        belief = Counts(belief, _density(settings, task), settings.bonus_scale, settings.first_count)
+        belief = _with_bonus(settings, task, belief)
     return q_learner(settings, belief, settings.mask_prob, settings.bonus_at)
+
+
+def _with_bonus(settings: EnsembleSettings, task: TaskSpec, belief: Belief) -> Bonus:
+    if settings.bonus == "counts":
+        return Counts(belief, _density(settings, task), settings.bonus_scale, settings.first_count)
+    network: Network = network_of(dataclasses.replace(settings, dueling=False), task)
+    if settings.torso != "none":
+        network = _convolved(settings)
+    predictor = Ensemble(
+        1,
+        network=network,
+        prior=network if task.num_states is None else Tabulated(network, task.num_states),
+        num_outputs=settings.predictor_outputs,
+        optimizer=Adam(settings.predictor_rate),
+        sparse_rows="no" if task.num_states is None else "shared",
+    )
+    return Distillation(belief, predictor, settings.bonus_scale)
 
 
 def _ensemble(settings: EnsembleSettings, task: TaskSpec) -> Ensemble:
@@ -73,7 +99,7 @@ def _ensemble(settings: EnsembleSettings, task: TaskSpec) -> Ensemble:
     return Ensemble(
         settings.num_members,
         network=network,
-        prior=_prior(settings, network, task),
+        prior=_prior(settings, task),
         prior_scale=_prior_scale(settings, task),
         l2=L2(settings.l2, reading=settings.l2_reading) if settings.l2 > 0 else None,
         head=head_of(settings),
@@ -89,25 +115,31 @@ def _prior_scale(settings: EnsembleSettings, task: TaskSpec) -> float:
     return prior_scale_of(settings, task) if settings.prior == "network" else settings.prior_scale
 
 
-def _prior(settings: EnsembleSettings, network: Network, task: TaskSpec) -> Network | None:
+def _prior(settings: EnsembleSettings, task: TaskSpec) -> Network | None:
     if settings.prior == "none":
         return None
     if settings.prior == "optimal":
         if task.optimal_values is None:
             raise ValueError("prior='optimal' needs an environment that knows its optimal values; use prior='network'")
         return Around(tuple(map(tuple, task.optimal_values.tolist())), settings.prior_scale)
-    if settings.prior == "linear":
-        prior = linear_prior_of(task)
-        return prior if task.num_states is None else Tabulated(prior, task.num_states)
-    if task.num_states is not None:
-        return Tabulated(network, task.num_states)
-    return _dueling(settings, _prior_network(settings, task), head_of(settings).prior_size, settings.prior_advantage)
+    prior = unit_prior_of(settings, task, _prior_network(settings, task))
+    if settings.prior_ratio > 1:
+        prior = RandomSize(prior, settings.prior_ratio)
+    return prior if task.num_states is None else Tabulated(prior, task.num_states)
 
 
 def _prior_network(settings: EnsembleSettings, task: TaskSpec) -> Network:
+    if settings.prior == "constant":
+        return Constant()
+    if settings.prior == "linear":
+        return linear_prior_of(task)
     if settings.torso != "none" and not settings.shared_torso:
-        return dataclasses.replace(_convolved(settings), bias_scale=settings.prior_bias)
-    return prior_network_of(settings, task, settings.widths)
+        network: Network = dataclasses.replace(_convolved(settings), bias_scale=settings.prior_bias)
+    else:
+        network = prior_network_of(settings, task, settings.widths)
+    if task.num_states is not None:
+        return network
+    return _dueling(settings, network, head_of(settings).prior_size, settings.prior_advantage)
 
 
 def _dueling(settings: EnsembleSettings, network: Network, size: int, advantage: float = 1.0) -> Network:
@@ -145,3 +177,20 @@ EPS_GREEDY = _spec("eps_greedy", {**_ONE, "epsilon": 0.1}, "dqn", "doubledqn", "
 C51_AGENT = _spec("c51", {**_ONE, "head": "c51", "epsilon": 0.1}, "categoricaldqn")
 QR = _spec("qr", {**_ONE, "head": "qr", "epsilon": 0.1}, "qrdqn")
 UCB = _spec("ucb", {**_ONE, "bonus_scale": 0.1, "epsilon": 0.1}, "countbased", "counts")
+RND = _spec(
+    "rnd",
+    {**_ONE, "bonus": "distillation", "bonus_scale": 0.1, "epsilon": 0.1},
+    "randomnetworkdistillation",
+    "rnddqn",
+    "dqnrnd",
+)
+LMCDQN = AgentSpec(
+    "lmcdqn",
+    EnsembleSettings,
+    build,
+    changes={**_ONE, "optimizer": "langevin", "clip": 10.0},
+    presets={"tuned": {"widths": (), "learning_rate": 0.1}},
+    aliases=("langevindqn", "adamlmcdqn", "lmc", "langevin"),
+)
+"""Its draw is the current weights. The gradient itself is part of a step, so that it is clipped. Without hidden layers,
+noise accumulates in the values of states that are not visited; those of others are pulled back to their targets."""

@@ -13,12 +13,13 @@ from priorax.agents.q_networks import (
     prior_scale_of,
     q_learner,
     touches_all_rows,
+    unit_prior_of,
 )
 from priorax.agents.registry import AgentSpec
 from priorax.agents.settings import EpinetSettings, HypermodelSettings, IndexedSettings
 from priorax.beliefs import Epinet, Hypermodel
 from priorax.envs.interface import TaskSpec
-from priorax.networks import MLP, Dueling, Network, Table
+from priorax.networks import MLP, Dueling, Network
 from priorax.priors import Independent, Tabulated, UnitRows
 
 
@@ -36,11 +37,7 @@ def build_hypermodel(settings: HypermodelSettings, task: TaskSpec) -> QLearner:
     if isinstance(network, Dueling):
         network = dataclasses.replace(network, size=head_of(settings).size * (settings.index_dim + 1))
     *hidden, last = settings.widths or (20,)
-    features: Network
-    if task.num_states is not None:
-        features = Table(task.num_states, tuple(hidden))
-    else:
-        features = prior_network_of(settings, task, tuple(hidden))
+    features = prior_network_of(settings, task, tuple(hidden))
     prior = _prior(settings, task, UnitRows(features, last, settings.index_dim))
     sparse = _sparse(settings, task)
     return q_learner(settings, Hypermodel(**_common(settings, task), network=network, prior=prior, sparse_rows=sparse))
@@ -56,12 +53,9 @@ def build_epinet(settings: EpinetSettings, task: TaskSpec) -> QLearner:
     Returns:
         The agent.
     """
-    each: Network
     common = _common(settings, task)
     if settings.prior == "linear":
         each, common["prior_scale"] = linear_prior_of(task), settings.prior_scale  # it spreads alike for all sizes
-    elif task.num_states is not None:
-        each = Table(task.num_states, settings.widths)
     else:
         each = prior_network_of(settings, task, settings.widths)
     belief = Epinet(
@@ -90,13 +84,14 @@ def _common(settings: IndexedSettings, task: TaskSpec) -> dict[str, Any]:
 
 def _sparse(settings: IndexedSettings, task: TaskSpec) -> bool:
     """Whether only the rows of a minibatch are updated."""
-    return task.num_states is not None and settings.optimizer == "adam" and not touches_all_rows(settings)
+    return task.num_states is not None and not touches_all_rows(settings)
 
 
 def _prior(settings: IndexedSettings, task: TaskSpec, prior: Network) -> Network | None:
     """The prior function as its settings ask: none, looked up, dueling, or as it is."""
     if settings.prior_scale == 0:
         return None
+    prior = unit_prior_of(settings, task, prior)
     if task.num_states is not None:
         return Tabulated(prior, task.num_states)
     if not settings.dueling:

@@ -131,6 +131,7 @@ FINITE = {
     "batch_size": 256,
     "priority": 0.0,
     "prior_scale": 3.0,
+    "prior_bias": 0.0,
     "target_period": 4,
     "target_rate": 1.0,
     "n_step": 1,

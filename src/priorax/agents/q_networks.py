@@ -2,11 +2,11 @@
 
 from priorax.agents.q_learner import QLearner
 from priorax.agents.settings import GradientSettings, PriorSettings, QSettings
-from priorax.beliefs import Adam, Belief, RMSProp
+from priorax.beliefs import Adam, Belief, Langevin, RMSProp
 from priorax.envs.interface import TaskSpec
 from priorax.heads import C51, Head, Quantiles, Scalar
 from priorax.networks import MLP, Dueling, FourierCode, Network, Table
-from priorax.priors import Linear
+from priorax.priors import Linear, UnitSize
 from priorax.replay import Replay
 
 
@@ -24,7 +24,7 @@ def head_of(settings: QSettings) -> Head:
     return Quantiles(21) if settings.head == "qr" else Scalar()
 
 
-def optimizer_of(settings: QSettings, task: TaskSpec) -> Adam | RMSProp:
+def optimizer_of(settings: QSettings, task: TaskSpec) -> Adam | RMSProp | Langevin:
     """Create the optimizer, with a smaller learning rate for many states.
 
     Args:
@@ -37,11 +37,14 @@ def optimizer_of(settings: QSettings, task: TaskSpec) -> Adam | RMSProp:
     rate = settings.learning_rate
     if settings.scale_with_states and task.num_states is not None:
         rate *= min(1.0, (2500 / task.num_states) ** 0.5)
+    if settings.optimizer == "langevin":
+        return Langevin(rate, settings.inverse_temperature, settings.bias_factor, clip=settings.clip)
     return (RMSProp if settings.optimizer == "rmsprop" else Adam)(rate, clip=settings.clip)
 
 
 def prior_scale_of(settings: PriorSettings, task: TaskSpec) -> float:
-    """Get the prior scale of a network on an environment: larger for many states, if so set.
+    """Get the prior scale of a network on an environment: larger for many states, if so set and if priors are not
+    divided by their size.
 
     Args:
         settings: Hyperparameters of the agent.
@@ -50,7 +53,7 @@ def prior_scale_of(settings: PriorSettings, task: TaskSpec) -> float:
     Returns:
         The prior scale.
     """
-    grows = settings.scale_with_states and task.num_states is not None
+    grows = settings.scale_with_states and task.num_states is not None and not settings.prior_unit
     return settings.prior_scale * ((task.num_states or 0) / 400) ** 0.5 if grows else settings.prior_scale
 
 
@@ -127,19 +130,41 @@ def network_of(settings: QSettings, task: TaskSpec) -> Network:
     return Dueling(network, head_of(settings).size) if settings.dueling else network
 
 
-def prior_network_of(settings: PriorSettings, task: TaskSpec, widths: tuple[int, ...]) -> MLP:
-    """Create the random network of priors on array observations, with the code of the value network.
+def prior_network_of(settings: PriorSettings, task: TaskSpec, widths: tuple[int, ...]) -> Network:
+    """Create the random network of priors, on array observations with the code of the value network.
 
     Args:
         settings: Hyperparameters of the agent.
         task: Description of the environment.
-        widths: Units of each hidden layer.
+        widths: Units of each hidden layer, unless the settings have others for priors.
 
     Returns:
         The network.
     """
+    widths = widths if settings.prior_widths is None else settings.prior_widths
+    if task.num_states is not None:
+        return Table(task.num_states, widths, settings.prior_activation, bias_scale=settings.prior_bias)
     gain = tuple(settings.prior_gain * each for each in scale_of(settings, task) or (1.0,) * (settings.prior_gain != 1))
-    return MLP(widths, gain=gain or 1.0, bias_scale=settings.prior_bias, code=code_of(settings, task))
+    code = code_of(settings, task)
+    return MLP(widths, settings.prior_activation, gain=gain or 1.0, bias_scale=settings.prior_bias, code=code)
+
+
+def unit_prior_of(settings: PriorSettings, task: TaskSpec, prior: Network) -> Network:
+    """Divide a prior by its root mean square over observations, if so set.
+
+    Args:
+        settings: Hyperparameters of the agent.
+        task: Description of the environment.
+        prior: The prior.
+
+    Returns:
+        The prior, with unit root mean square if so set.
+    """
+    if not settings.prior_unit:
+        return prior
+    if task.num_states is not None:
+        return UnitSize(prior, num_rows=task.num_states)
+    return UnitSize(prior, input_scale=tuple(1 / factor for factor in scale_of(settings, task)))
 
 
 def linear_prior_of(task: TaskSpec) -> Network:
@@ -161,9 +186,10 @@ def touches_all_rows(settings: QSettings) -> bool:
         settings: Hyperparameters of the agent.
 
     Returns:
-        Whether there is a target network, gradient clipping or prioritised replay.
+        Whether there is a target network, gradient clipping, prioritised replay or another optimizer than Adam.
     """
-    return settings.target_period > 1 or settings.target_rate < 1 or settings.clip is not None or settings.priority > 0
+    lagged = settings.target_period > 1 or settings.target_rate < 1
+    return lagged or settings.clip is not None or settings.priority > 0 or settings.optimizer != "adam"
 
 
 def replay_of(

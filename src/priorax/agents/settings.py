@@ -7,13 +7,15 @@ Values from the command line and from run.json are converted by the fields' type
 from dataclasses import dataclass, field
 
 from priorax.checks import non_negative, one_of, positive, positive_int
+from priorax.networks import ACTIVATIONS
 
-PRIORS = ("none", "network", "linear", "optimal")
+PRIORS = ("none", "network", "linear", "constant", "optimal")
 INDEX_PRIORS = ("network", "linear")
 HEADS = ("scalar", "c51", "qr")
 TORSOS = ("none", "small", "nature")
-OPTIMIZERS = ("adam", "rmsprop")
+OPTIMIZERS = ("adam", "rmsprop", "langevin")
 PRECISIONS = ("float32", "bfloat16")
+BONUSES = ("counts", "distillation")
 BONUS_AT = ("insertion", "learning")
 L2_READINGS = ("posterior", "coefficient")
 TARGET_INDICES = ("fresh", "same")
@@ -137,7 +139,11 @@ class QSettings(GradientSettings):
     dueling: bool = False
     """Dueling architecture v(s) + a(s, action), for array observations."""
     optimizer: str = "adam"
-    """adam, or rmsprop (centred, as in Ape-X)."""
+    """adam, rmsprop (centred, as in Ape-X), or langevin: Adam Langevin Monte Carlo, which adds noise to every step."""
+    inverse_temperature: float = 1e4
+    """Langevin: inverse temperature; noise has variance 2 * learning_rate / inverse_temperature."""
+    bias_factor: float = 0.1
+    """Langevin: weight of Adam's direction beside the gradient; 0: plain Langevin dynamics."""
     shared_batch: bool = True
     """Share one minibatch between all members, with bootstrap masks as weights; else each samples its own."""
     scale_with_states: bool = True
@@ -173,6 +179,8 @@ class QSettings(GradientSettings):
         if self.epsilon_episodes < 0:
             positive_int("epsilon_episodes", self.epsilon_episodes)
         non_negative("epsilon_ladder", self.epsilon_ladder)
+        positive("inverse_temperature", self.inverse_temperature)
+        non_negative("bias_factor", self.bias_factor)
         if self.priority > 0 and not self.shared_batch:
             raise ValueError(f"priority={self.priority} draws one minibatch for all members; use shared_batch=True")
 
@@ -191,6 +199,19 @@ class PriorSettings(QSettings):
     origin."""
     prior_advantage: float = 1.0
     """Multiplies the advantages of a dueling prior."""
+    prior_widths: tuple[int, ...] | None = None
+    """Units of each hidden layer of the prior network; none: those of the value network."""
+    prior_activation: str = "relu"
+    """Activation function of the prior network: relu, tanh, gelu or silu."""
+    prior_unit: bool = False
+    """Divide each prior function by its root mean square, so that prior_scale is the size of the priors in units of
+    return, whatever their form: over all states, or over vectors whose scaled components are standard normal."""
+
+    def __post_init__(self) -> None:
+        """Check choices and ranges."""
+        super().__post_init__()
+        check_widths("prior_widths", self.prior_widths or ())
+        one_of("prior_activation", self.prior_activation, tuple(ACTIVATIONS))
 
 
 @dataclass(frozen=True)
@@ -210,9 +231,12 @@ class EnsembleSettings(PriorSettings):
     mask_prob: float = 1.0
     """Bootstrap probability that a transition belongs to a member; 1: no bootstrap."""
     prior: str = "network"
-    """Prior function: none; network: a random network with the member's architecture; linear; optimal: draws around the
-    optimal values with standard deviation prior_scale, if the environment knows them (the paper's task-specific
-    knowledge)."""
+    """Prior function: none; network: a random network, by default with the member's architecture; linear: on states,
+    independent values of all of them; constant: one number per action; optimal: draws around the optimal values with
+    standard deviation prior_scale, if the environment knows them (the paper's task-specific knowledge)."""
+    prior_ratio: float = 1.0
+    """Multiply each member's prior function by a random factor, log-uniform between 1/prior_ratio and prior_ratio, for
+    tasks whose scale of returns is not known; 1: no factor."""
     l2: float = 0.0
     """L2 weight lambda towards the initial weights; 0: none."""
     l2_reading: str = "posterior"
@@ -220,28 +244,42 @@ class EnsembleSettings(PriorSettings):
     equation (4), a sum over data; coefficient: it is not."""
     sample_outcomes: bool = False
     """Act on a sample from the return distribution, as if it were a posterior (lemma 5), instead of its mean."""
+    bonus: str = "counts"
+    """Bonus for novel states. counts: beta/sqrt(N(s)); distillation: beta times the normalised error of a predictor of
+    a fixed random network (Burda et al. 2018)."""
     bonus_scale: float = 0.0
-    """Scale beta of the count bonus beta/sqrt(N(s)); 0: no bonus."""
+    """Scale beta of the bonus; 0: no bonus."""
+    predictor_rate: float = 1e-3
+    """Distillation bonus: learning rate of the predictor, which learns from each transition once."""
+    predictor_outputs: int = 16
+    """Distillation bonus: number of outputs of the predictor and of the fixed network."""
     first_count: float = 1.0
     """Count bonus: N(s) of an unvisited state."""
     bonus_at: str = "learning"
-    """Count bonus: when it is computed. insertion: once, by the visits before this one; learning: at each replay, by
-    all visits so far."""
+    """Bonus: when it is computed. insertion: once, by the visits before this one; learning: at each replay, by all
+    visits so far."""
 
     def __post_init__(self) -> None:
         """Check choices and ranges."""
         super().__post_init__()
         positive_int("num_members", self.num_members)
         positive_int("features", self.features)
+        positive_int("predictor_outputs", self.predictor_outputs)
+        positive("predictor_rate", self.predictor_rate, example=1e-3)
         choices = {
             "prior": PRIORS,
             "torso": TORSOS,
             "precision": PRECISIONS,
+            "bonus": BONUSES,
             "bonus_at": BONUS_AT,
             "l2_reading": L2_READINGS,
         }
         for name, valid in choices.items():
             one_of(name, getattr(self, name), valid)
+        if not self.prior_ratio >= 1:
+            raise ValueError(
+                f"prior_ratio={self.prior_ratio} must be at least 1; pass 1 for the same scale in all members"
+            )
         if not 0 < self.mask_prob <= 1:
             raise ValueError(f"mask_prob={self.mask_prob} must be above 0 and at most 1; pass 1 for no bootstrap")
         if self.sample_outcomes and self.head == "scalar":

@@ -10,13 +10,15 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from priorax.beliefs.base import Batch, Belief, BeliefState, Info, draw_values, plain_batch
+from priorax.beliefs.bonus import Bonus
 from priorax.beliefs.counts import Counts, Density, GaussianCount, HashCount, OneHotCount, TableCount
+from priorax.beliefs.distillation import Distillation
 from priorax.beliefs.dropout import Dropout
 from priorax.beliefs.ensemble import Ensemble
 from priorax.beliefs.epinet import Epinet
 from priorax.beliefs.exact import ExactBayes
 from priorax.beliefs.gaussian_weights import GaussianWeights, bayes_by_backprop, noisy
-from priorax.beliefs.gradient import Adam, RMSProp, gradient_step, stream_losses
+from priorax.beliefs.gradient import Adam, Langevin, RMSProp, gradient_step, stream_losses
 from priorax.beliefs.hypermodel import Hypermodel
 from priorax.beliefs.indexed import Indexed
 from priorax.beliefs.outcomes import Outcomes
@@ -36,8 +38,10 @@ __all__ = [
     "Batch",
     "Belief",
     "BeliefState",
+    "Bonus",
     "Counts",
     "Density",
+    "Distillation",
     "Dropout",
     "Ensemble",
     "Epinet",
@@ -47,6 +51,7 @@ __all__ = [
     "HashCount",
     "Hypermodel",
     "Info",
+    "Langevin",
     "Method",
     "OneHotCount",
     "Outcomes",

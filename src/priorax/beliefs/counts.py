@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Integer, Num, PRNGKeyArray, PyTree
 
 from priorax.beliefs.base import Batch, Belief, BeliefState, check_number
-from priorax.beliefs.wrapper import Wrapper
+from priorax.beliefs.bonus import Bonus
 from priorax.checks import non_negative, positive, positive_int
 
 
@@ -224,7 +224,7 @@ class HashCount:
         return jnp.sum(jnp.where(sides, 2 ** jnp.arange(self.bits), 0))
 
 
-class Counts(Wrapper):
+class Counts(Bonus):
     """The mean of `base` plus a count-based exploration bonus."""
 
     base: Belief
@@ -239,20 +239,10 @@ class Counts(Wrapper):
     def __check_init__(self) -> None:
         check_number(non_negative, "bonus_scale", self.bonus_scale)
         positive("first_count", self.first_count)
-        if not self.base.by_gradient:
-            raise ValueError(
-                f"base={type(self.base).__name__} stores its data in aux, where counts are stored; "
-                "use a base that learns by gradient, such as Ensemble(num_members=1)"
-            )
 
     @property
-    def acts_on_forward(self) -> bool:
-        """As for the wrapped belief: the bonus is the same for every output, so that it does not change the action."""
-        return self.base.acts_on_forward
-
-    @property
-    def pays_bonus(self) -> bool:
-        return True
+    def _stored(self) -> str:
+        return "counts"
 
     def init(self, key: PRNGKeyArray, x: Any) -> BeliefState:
         """Initialise the state of the base, and the counts to zero.
@@ -267,13 +257,7 @@ class Counts(Wrapper):
         Raises:
             ValueError: If the base uses `aux` itself.
         """
-        state = self.base.init(key, x)
-        if jax.tree.leaves(state.aux):
-            raise ValueError(
-                f"base={type(self.base).__name__} stores state of its own in aux, where counts are stored; "
-                "use a base that stores it in frozen or params"
-            )
-        return state._replace(aux=self.density.init(x))
+        return self._init_base(key, x)._replace(aux=self.density.init(x))
 
     def bonus(self, state: BeliefState, x: Any) -> Float[Array, ""]:
         """Compute the bonus at ONE input: bonus_scale / sqrt(count of x before this visit).
@@ -289,21 +273,6 @@ class Counts(Wrapper):
 
     def reward_bonus(self, state: BeliefState, x: Any) -> Float[Array, " batch"]:
         return jax.vmap(lambda row: self.bonus(state, row))(x)
-
-    def value(self, state: BeliefState, index: PyTree, x: Any) -> Float[Array, " output"]:
-        return self.base.value(state, index, x) + self.bonus(state, x)
-
-    def functions(
-        self, state: BeliefState, key: PRNGKeyArray, x: Any, num_draws: int = 100
-    ) -> Float[Array, "function batch output"]:
-        return self.base.functions(state, key, x, num_draws) + self.reward_bonus(state, x)[:, None]
-
-    def spread(
-        self, state: BeliefState, key: PRNGKeyArray, x: Any, num_draws: int = 100
-    ) -> Float[Array, "batch output"]:
-        # the bonus, which is the same for every output
-        bonus = self.reward_bonus(state, x)[:, None]
-        return jnp.broadcast_to(bonus, (len(bonus), self.num_outputs))
 
     def observe(self, state: BeliefState, batch: Batch) -> BeliefState:
         # each example is counted once, in stream 0

@@ -1,7 +1,7 @@
 """Learning by gradient descent: optimisers, the data loss of each stream, and one optimiser step."""
 
 import abc
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -17,7 +17,7 @@ from priorax.networks import Network, Table
 
 @runtime_checkable
 class Optimizer(Protocol):
-    """An optax gradient transformation, `Adam` or `RMSProp`."""
+    """An optax gradient transformation, `Adam`, `RMSProp` or `Langevin`."""
 
     @property
     def init(self) -> Any:
@@ -62,9 +62,7 @@ class Adam(_Transformation):
 
     def __check_init__(self) -> None:
         _check_rate_and_clip(self.learning_rate, self.clip)
-        for name in ("b1", "b2"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 0 and below 1; pass for example 0.9")
+        _check_decays(self.b1, self.b2)
         non_negative("eps", self.eps)
 
     def _optax(self) -> optax.GradientTransformation:
@@ -90,6 +88,77 @@ class RMSProp(_Transformation):
         return _clipped(optax.rmsprop(self.learning_rate, self.decay, self.eps, centered=True), self.clip)
 
 
+class LangevinState(NamedTuple):
+    """Running moments of the gradient."""
+
+    first: PyTree
+    """Mean."""
+    second: PyTree
+    """Mean square."""
+
+
+class Langevin(_Transformation):
+    """Adam Langevin Monte Carlo (Ishfaq et al. 2024): gradient descent with noise, whose weights are samples over time.
+
+        w <- w - eta * (grad + bias_factor * m / sqrt(v + eps)) + sqrt(2 * eta / inverse_temperature) * N(0, I)
+
+    m and v are Adam's moments, without their correction at the start. With bias_factor=0 and a small learning rate eta,
+    the weights are distributed by exp(-inverse_temperature * loss): for the squared error, a mean over n examples with
+    noise of standard deviation sigma, the posterior has inverse_temperature = n / (2 * sigma**2).
+    """
+
+    learning_rate: float | Float[Array, ""] = 1e-3
+    """Step size eta."""
+    inverse_temperature: float | Float[Array, ""] = 1e6
+    """Inverse temperature: the larger, the smaller the noise."""
+    bias_factor: float | Float[Array, ""] = 1.0
+    """Weight of Adam's direction beside the gradient; 0: plain Langevin dynamics."""
+    b1: float = eqx.field(static=True, default=0.9)
+    """Decay rate of the first moment."""
+    b2: float = eqx.field(static=True, default=0.99)
+    """Decay rate of the second moment."""
+    eps: float = eqx.field(static=True, default=1e-8)
+    """Added to the second moment, under the root."""
+    clip: float | None = eqx.field(static=True, default=None)
+    """Maximum gradient norm, as for `Adam`; None: no clipping."""
+
+    def __check_init__(self) -> None:
+        _check_rate_and_clip(self.learning_rate, self.clip)
+        _check_decays(self.b1, self.b2)
+        check_number(positive, "inverse_temperature", self.inverse_temperature)
+        check_number(non_negative, "bias_factor", self.bias_factor)
+        positive("eps", self.eps)
+
+    def perturbed(self, key: PRNGKeyArray, updates: PyTree) -> PyTree:
+        """Add the noise of one step.
+
+        Args:
+            key: PRNG key.
+            updates: The updates without noise; streams, if any, along leading axes.
+
+        Returns:
+            The updates with independent noise on each weight.
+        """
+        std = jnp.sqrt(2 * self.learning_rate / self.inverse_temperature)
+        return jax.tree.map(lambda u, noise: u + std * noise, updates, optax.tree.random_like(key, updates))
+
+    def _optax(self) -> optax.GradientTransformation:
+        def init(params: PyTree) -> LangevinState:
+            zeros = jax.tree.map(jnp.zeros_like, params)
+            return LangevinState(zeros, zeros)
+
+        def update(grads: PyTree, state: LangevinState, params: PyTree = None) -> tuple[PyTree, LangevinState]:
+            first = jax.tree.map(lambda m, g: self.b1 * m + (1 - self.b1) * g, state.first, grads)
+            second = jax.tree.map(lambda v, g: self.b2 * v + (1 - self.b2) * g**2, state.second, grads)
+
+            def step(g: Array, m: Array, v: Array) -> Array:
+                return -self.learning_rate * (g + self.bias_factor * m / jnp.sqrt(v + self.eps))
+
+            return jax.tree.map(step, grads, first, second), LangevinState(first, second)
+
+        return _clipped(optax.GradientTransformation(init, update), self.clip)
+
+
 class CustomOptimizer(_Transformation):
     """A custom optax transformation as an `eqx.Module`. It is code, not numbers, so it is static."""
 
@@ -104,10 +173,10 @@ def as_optimizer(optimizer: Any) -> Any:
     """Convert an optax transformation to an `eqx.Module`.
 
     Args:
-        optimizer: `Adam`, `RMSProp`, or any optax transformation.
+        optimizer: `Adam`, `RMSProp`, `Langevin`, or any optax transformation.
 
     Returns:
-        `Adam` or `RMSProp` unchanged; any other transformation as a `CustomOptimizer`.
+        The first three unchanged; any other transformation as a `CustomOptimizer`.
     """
     return optimizer if isinstance(optimizer, eqx.Module) else CustomOptimizer(optimizer)
 
@@ -116,6 +185,12 @@ def _check_rate_and_clip(learning_rate: Any, clip: float | None) -> None:
     check_number(lambda name, value: positive(name, value, example=1e-3), "learning_rate", learning_rate)
     if clip is not None:
         positive("clip", clip)
+
+
+def _check_decays(b1: float, b2: float) -> None:
+    for name, value in (("b1", b1), ("b2", b2)):
+        if not 0 <= value < 1:
+            raise ValueError(f"{name}={value} must be at least 0 and below 1; pass for example 0.9")
 
 
 def _clipped(steps: optax.GradientTransformation, clip: float | None) -> optax.GradientTransformation:
@@ -222,6 +297,10 @@ def stream_losses(head: Head, out: Array, batch: Batch) -> Float[Array, " stream
     return jnp.mean(losses * batch.weight, axis=1)
 
 
+NOISE = 0x4C4D43
+"""Folded into the key of an update for the noise of `Langevin`; no key of a split is that number."""
+
+
 @runtime_checkable
 class GradientBelief(Protocol):
     """A belief that learns by gradient descent on a loss per stream."""
@@ -271,6 +350,9 @@ def gradient_step(
     (grads, by_weight), losses = jax.grad(total, argnums=(0, 1), has_aux=True)(state.params, batch.weight)
     step = jax.vmap(belief.optimizer.update) if per_stream else belief.optimizer.update
     updates, opt = step(grads, state.opt, state.params)
+    if isinstance(belief.optimizer, Langevin):
+        # not by a split: the losses use the key itself, which may be that of the targets
+        updates = belief.optimizer.perturbed(jax.random.fold_in(key, NOISE), updates)
     return state._replace(params=optax.apply_updates(state.params, updates), opt=opt), Info(
         losses, by_weight * batch.weight.shape[1]
     )

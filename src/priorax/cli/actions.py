@@ -18,6 +18,7 @@ from priorax.cli.commands import (
     Compare,
     Completion,
     Demo,
+    Distil,
     Doctor,
     Environments,
     Fit,
@@ -138,6 +139,19 @@ def _scale(command: Scale) -> int:
         found = propose(command.agent, chosen, world, command.seed, command.steps, command.smallest)
     print_summary(f"prior scale for {command.env}", found.summary())
     say(f"pass --set prior_scale={found.scale:.3g}, or prior_scale=auto to choose it at the start of a run")
+    return 0
+
+
+def _distil(command: Distil) -> int:
+    from priorax.training.distil import LANES, distil_run
+
+    say(f"{LANES * command.visits:,} observations, then {command.steps:,} optimiser steps")
+    found = distil_run(
+        command.run, directions=command.directions, visits=command.visits, steps=command.steps, seed=command.seed
+    )
+    found.policy.save(command.out)
+    print_summary(f"one network in place of {command.run}", found.summary())
+    say(f'wrote {command.out}; in Python: priorax.load("{command.out}").predict(obs)')
     return 0
 
 
@@ -345,6 +359,7 @@ RUN: dict[type, Callable[[Any], int]] = {
     Predict: _predict,
     Scale: _scale,
     Inspect: show_contents,
+    Distil: _distil,
     Bsuite: _bsuite,
     Agents: show_agents,
     Environments: show_environments,

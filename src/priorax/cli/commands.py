@@ -239,6 +239,27 @@ class Inspect:
 
 
 @dataclass(frozen=True)
+class Distil:
+    """Distil the ensemble of a trained agent into one network, at observations that its members visit.
+
+    priorax distil runs/first --out first.safetensors, then in Python: priorax.load("first.safetensors").predict(obs)
+    """
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """Folder of a run."""
+    out: Path = field(default_factory=lambda: Path("distilled.safetensors"))
+    """File to write."""
+    directions: int = 4
+    """Directions of the members' disagreement that are kept; 0: the mean alone."""
+    visits: int = 1000
+    """Steps of each of eight environments in which observations are collected."""
+    steps: int = 5000
+    """Optimiser steps."""
+    seed: int = 0
+    """Random seed."""
+
+
+@dataclass(frozen=True)
 class Bsuite:
     """Run bsuite's own environments: results for its analysis, and its scores. An interrupted sweep is continued.
 
@@ -485,6 +506,7 @@ Command = (
     | Annotated[Demo, tyro.conf.subcommand("demo")]
     | Annotated[Scale, tyro.conf.subcommand("scale")]
     | Annotated[Inspect, tyro.conf.subcommand("inspect")]
+    | Annotated[Distil, tyro.conf.subcommand("distil")]
     | Annotated[Bsuite, tyro.conf.subcommand("bsuite")]
     | Annotated[Doctor, tyro.conf.subcommand("doctor")]
     | Annotated[Completion, tyro.conf.subcommand("completion")]

@@ -34,6 +34,8 @@ LOOKS: dict[str, Look] = {
     "epinet": Look("epinet", "#b15928", "8"),
     "c51": Look("C51", "#e6862b", "p"),
     "qr": Look("QR-DQN", "#bcbd22", "*"),
+    "rnd": Look("DQN with random network distillation", "#66a61e", "P"),
+    "lmcdqn": Look("Langevin Monte Carlo DQN", "#e7298a", "s", "--"),
     "rlsvi": Look("RLSVI, exact", "#000000", "+", "-"),
     "psrl": Look("PSRL, exact", "#555555", "x", "-"),
     "ucrl": Look("UCRL2, exact", "#4daf4a", "1", "-"),

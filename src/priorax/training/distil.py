@@ -7,6 +7,8 @@ It is a hypermodel, mean + sum_d z_d u_d with a random index z, trained by regre
 `directions=0` it is a network of the mean alone.
 """
 
+import contextlib
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -19,13 +21,17 @@ from priorax.agents.deploy import Values, best
 from priorax.beliefs import Adam, Belief, BeliefState, Ensemble, Hypermodel
 from priorax.checks import checked_seed, positive_int
 from priorax.convnets import Convnet, Convolutions
+from priorax.envs import make_world
 from priorax.envs.host.vector import VectorWorld
 from priorax.fitting import fit
 from priorax.networks import MLP, Dueling, Layer, Network, Table, as_network
-from priorax.training.policy import Policy, q_policy
+from priorax.training.policy import Policy, load, q_policy
+from priorax.training.request import resumed
 
 HELD = 0.1
 """Fraction of the observations on which the distilled policy is compared with the ensemble, not trained on."""
+LANES = 8
+"""Environments in which observations of a run are collected."""
 CHUNK = 4096
 """Observations for which all members are evaluated at once."""
 
@@ -42,6 +48,46 @@ class Distilled(NamedTuple):
     `directions=0`."""
     explained: float
     """Fraction of the members' variance that the directions have."""
+    observations: int
+    """Number of observations that were distilled at."""
+
+    def summary(self) -> list[tuple[str, ...]]:
+        """Format the comparison as a table.
+
+        Returns:
+            Rows of the table.
+        """
+        kept = np.isfinite(self.spread_correlation)
+        return [
+            ("quantity", "value"),
+            ("observations", f"{self.observations:,}"),
+            ("same action as the ensemble", f"{self.agreement:.1%}"),
+            ("rank correlation of uncertainties", f"{self.spread_correlation:.3f}" if kept else "none: directions 0"),
+            ("variance over members that is kept", f"{self.explained:.1%}"),
+        ]
+
+
+def distil_run(path: Path, *, visits: int = 1000, seed: int = 0, **options: Any) -> Distilled:
+    """Distil the last checkpoint of a run at observations that its members visit in its environment.
+
+    Args:
+        path: Folder of the run.
+        visits: Steps of each of eight environments in which observations are collected.
+        seed: Random seed.
+        **options: Further arguments of `distil`.
+
+    Returns:
+        The distilled policy, and the comparison.
+
+    Raises:
+        ValueError: If the agent has no belief over discrete actions, or an argument is out of range.
+    """
+    policy, run = load(path), resumed(path, {}, {})
+    place = {name: run[name] for name in ("size", "game", "seed")}
+    _check(policy)
+    with contextlib.closing(make_world(run["env"], LANES, **place, hold=run["changes"]["hold"])) as world:
+        obs = visited(policy, world, visits, seed)
+    return distil(policy, obs, seed=seed, **options)
 
 
 def distil(
@@ -74,12 +120,7 @@ def distil(
     Raises:
         ValueError: If the agent has no belief over discrete actions, or an argument is out of range.
     """
-    belief = getattr(policy.agent, "belief", None)
-    if belief is None or policy.interface.bound is not None:
-        raise ValueError(
-            f"policy is that of a {type(policy.agent).__name__}, and distillation needs a Q-learner with a belief over "
-            "discrete actions; pass for example the policy of bsp"
-        )
+    belief = _check(policy)
     batch, single = policy.interface.batch(obs)
     if single or len(batch) < 10:
         raise ValueError(f"obs has {len(batch)} observations; pass at least 10, such as those of `visited`")
@@ -107,7 +148,18 @@ def distil(
     mine, theirs = _values(result, batch[seen]), Values(*(np.take(part, seen, axis=-2) for part in found))
     agreement = float(np.mean(best(mine) == best(theirs)))
     ranks = stats.spearmanr(mine.spread.ravel(), theirs.spread.ravel()).statistic if directions else np.nan
-    return Distilled(result, agreement, float(ranks), targets.explained)
+    return Distilled(result, agreement, float(ranks), targets.explained, len(batch))
+
+
+def _check(policy: Policy) -> Any:
+    """Return the policy's belief, if it has one that can be distilled."""
+    belief = getattr(policy.agent, "belief", None)
+    if belief is None or policy.interface.bound is not None:
+        raise ValueError(
+            f"policy is that of a {type(policy.agent).__name__}, and distillation needs a Q-learner with a belief over "
+            "discrete actions; pass for example the policy of bsp"
+        )
+    return belief
 
 
 def visited(policy: Policy, world: VectorWorld, steps: int = 2000, seed: int = 0) -> np.ndarray:

@@ -235,8 +235,8 @@ def on_ray(
             )
         if built.observes:
             raise ValueError(
-                f"agent={agent!r} counts visits, which actors on Ray do not share; use `priorax train`, or set "
-                "bonus_scale=0"
+                f"agent={agent!r} learns from each visit once, which actors on Ray do not share; use `priorax "
+                "train`, or set bonus_scale=0"
             )
         _check_settings(chosen)
         backend = RayBackend(built, world, chosen, names, workers)
