@@ -71,7 +71,7 @@ def test_the_loss_is_equation_6_with_one_prior_in_online_and_target(double_q, sh
     _, _, info = learn(agent, state, buffer, key)
     replay = DeviceReplay(agent.replay)
     slots = np.broadcast_to(jax.jit(replay.sample)(buffer, jax.random.split(key)[0]).place, (3, 16))
-    step, mask = jax.jit(replay.get)(buffer, slots).transition, np.asarray(buffer.mask)
+    step, mask = jax.jit(replay.get)(buffer, slots).transition, np.asarray(buffer.data.mask)
     weight = np.stack([mask[slots[k], k] / 0.5 for k in range(3)]) if shared_batch else np.ones((3, 16))
     assert shared_batch or all(mask[slots[k], k].all() for k in range(3)), "each stream draws its own"
     value = jax.jit(jax.vmap(jax.vmap(agent.belief.value, (None, None, 0)), (None, 0, 0)))
@@ -223,7 +223,7 @@ def test_a_priority_is_the_mean_over_owners_of_the_size_of_their_errors():
     q, following = (np.asarray(forward(belief, before.belief, x, KEY))[..., 0] for x in (step.obs, step.next_obs))
     target = np.asarray(step.reward) + 0.9 * ~np.asarray(step.terminated) * following.max(-1)
     size = np.abs(target - q[:, np.arange(20), np.asarray(step.action)])
-    mask = np.asarray(buffer.mask[:20]).T
+    mask = np.asarray(buffer.data.mask[:20]).T
     found, drawn = np.asarray(after.priority[0]).ravel()[:20], 0
     for i in range(20):
         owners = mask[:, i] if mask[:, i].any() else np.ones(3, bool)

@@ -1,3 +1,5 @@
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -5,7 +7,7 @@ import pytest
 
 from priorax.agents import settings
 from priorax.replay import DeviceReplay, Replay, Stored, Transition
-from priorax.training.backends.loop import prepare
+from priorax.training.backends.loop import compiled_chunk, prepare, start, without_transitions
 from priorax.training.backends.scan import ScanBackend
 
 KEY = jax.random.key(0)
@@ -79,10 +81,10 @@ def test_shared_minibatches_carry_weights_of_mean_one():
 
 def test_masks_are_drawn_once_and_memory_of_observations_does_not_grow_with_k():
     small, large = (make(64, k, 0.5).init(Stored(transition(0))) for k in (1, 20))
-    sizes = [sum(leaf.nbytes for leaf in jax.tree.leaves(b.data)) for b in (small, large)]
+    sizes = [sum(leaf.nbytes for leaf in jax.tree.leaves(b.data.transition)) for b in (small, large)]
     assert sizes[0] == sizes[1]
     a, b = filled(make(64, 3, 0.5), 50), filled(make(64, 3, 0.5), 50)
-    np.testing.assert_array_equal(a.mask, b.mask)
+    np.testing.assert_array_equal(a.data.mask, b.data.mask)
 
 
 def test_a_million_transitions_of_20_members_fit_in_a_gigabyte():
@@ -143,3 +145,18 @@ def test_a_run_cut_inside_a_chunk_equals_one_in_small_chunks_when_replay_is_full
     assert int(long.step) == 90
     for a, b in zip(jax.tree.leaves(long), jax.tree.leaves(short), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("changes", [{"mask_prob": 1.0}, {"mask_prob": 0.5}, {"mask_prob": 0.5, "shared_batch": False}])
+def test_no_step_of_a_compiled_run_copies_what_replay_stores(changes):
+    capacity = 4099
+    own = {"priority": 0.0} if changes.get("shared_batch") is False else {}
+    chosen = settings("bs", "swingup", num_members=3, capacity=capacity, **own, **changes)
+    loop, key, params = prepare("bs", chosen, "cartpole_swingup", 1, 0)
+    light, transitions = without_transitions(start(loop, key, params))
+    program = compiled_chunk.lower((loop, key, params, light, None), transitions, 10).compile().compiled.as_text()
+    in_loops = program[: program.index("\nENTRY ")]
+    copied = re.findall(rf"= (\w+\[(?:\d+,)?{capacity}[,\]]\S*) copy\(", in_loops)
+    assert f"[{capacity}" in in_loops
+    assert not copied

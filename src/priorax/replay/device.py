@@ -1,9 +1,9 @@
 """Replay on the device (`ensemble_buffer` of appendix A): K bootstrapped buffers in the memory of one.
 
 One ring buffer holds the transitions. A transition belongs to stream k with probability `mask_prob`, drawn once at
-insertion (algorithm 4). Each stream has a ring buffer of the insertion times of its own transitions, so that it can
-sample a full minibatch from them, exactly uniformly; with `mask_prob` 1 every stream owns every transition and these
-buffers are empty.
+insertion (algorithm 4). If streams draw minibatches of their own, each has a ring buffer of the insertion times of its
+transitions, so that it can sample a full minibatch from them, exactly uniformly; with a shared minibatch, or with
+`mask_prob` 1, where every stream owns every transition, these buffers are empty.
 
 With `priority` above 0, shared minibatches are sampled in proportion to (|error| + 0.001)^priority (Schaul et al. 2016)
 and weighted by importance sampling.
@@ -29,6 +29,8 @@ class Stored(NamedTuple):
     """Prior values at the observation."""
     next_prior: Float[Array, "stream output prior"] | None = None
     """Prior values at the next observation."""
+    mask: Bool[Array, " stream"] | None = None
+    """Which streams own the transition, drawn at insertion; None if mask_prob is 1."""
 
 
 class Buffer(NamedTuple):
@@ -36,12 +38,11 @@ class Buffer(NamedTuple):
 
     data: Stored
     """Stored steps, [slot, ...]."""
-    mask: Bool[Array, "slot stream"]
-    """Whether a stream owns a transition."""
     time: Int[Array, ""]
     """Number of insertions so far."""
     own: Int[Array, "stream slot"]
-    """Ring buffers of the insertion times of each stream's own transitions; empty if mask_prob is 1."""
+    """Ring buffers of the insertion times of each stream's own transitions; empty if mask_prob is 1 or minibatches are
+    shared."""
     own_inserted: Int[Array, " stream"]
     """Number of own transitions inserted so far."""
     own_count: Int[Array, " stream"]
@@ -72,13 +73,13 @@ class DeviceReplay:
             The buffer.
         """
         settings = self.settings
-        rings = settings.capacity if settings.bootstraps else 0
+        rings = settings.capacity if settings.bootstraps and not settings.shared_batch else 0
+        mask = jnp.zeros(settings.num_streams, bool) if settings.bootstraps else None
         return Buffer(
             jax.tree.map(
                 lambda leaf: jnp.zeros((settings.capacity, *jnp.shape(leaf)), jnp.asarray(leaf).dtype),
-                self._kept(example),
+                self._kept(example)._replace(mask=mask),
             ),
-            jnp.zeros((rings, settings.num_streams), bool),
             jnp.zeros((), int),
             jnp.zeros((settings.num_streams, rings), int),
             jnp.zeros(settings.num_streams, int),
@@ -100,22 +101,29 @@ class DeviceReplay:
         """
         settings = self.settings
         slot = buffer.time % settings.capacity
-        data = jax.tree.map(lambda ring, leaf: ring.at[slot].set(leaf), buffer.data, self._kept(step))
+        step = self._kept(step)
         if settings.priority > 0:
             buffer = buffer._replace(priority=sum_tree.write_one(buffer.priority, slot, buffer.highest))
-        if not settings.bootstraps:
-            return buffer._replace(data=data, time=buffer.time + 1)
-        mask = jax.random.bernoulli(key, settings.mask_prob, (settings.num_streams,))
-        lost = buffer.mask[slot] & (buffer.time >= settings.capacity)
-        place = jnp.where(mask, buffer.own_inserted % settings.capacity, settings.capacity)
-        return buffer._replace(
-            data=data,
-            mask=buffer.mask.at[slot].set(mask),
-            time=buffer.time + 1,
-            own=buffer.own.at[jnp.arange(settings.num_streams), place].set(buffer.time, mode="drop"),
-            own_inserted=buffer.own_inserted + mask,
-            own_count=buffer.own_count + mask - lost,
+        if settings.bootstraps:
+            step = step._replace(mask=jax.random.bernoulli(key, settings.mask_prob, (settings.num_streams,)))
+            buffer, slot = self._owned(buffer, step.mask, slot)
+        data = jax.tree.map(lambda ring, leaf: ring.at[slot].set(leaf), buffer.data, step)
+        return buffer._replace(data=data, time=buffer.time + 1)
+
+    def _owned(self, buffer: Buffer, mask: Array, slot: Array) -> tuple[Buffer, Array]:
+        """Count a new transition for the streams that own it, in place of the one in its slot; return the slot too."""
+        settings = self.settings
+        lost = buffer.data.mask[slot] & (buffer.time >= settings.capacity)
+        own = buffer.own
+        if not settings.shared_batch:
+            place = jnp.where(mask, buffer.own_inserted % settings.capacity, settings.capacity)
+            own = own.at[jnp.arange(settings.num_streams), place].set(buffer.time, mode="drop")
+        counted = buffer._replace(
+            own=own, own_inserted=buffer.own_inserted + mask, own_count=buffer.own_count + mask - lost
         )
+        # no count is negative: the slot is unchanged, but only known once the old mask was read, so that the compiler
+        # needs no copy of all masks
+        return counted, jnp.where(jnp.any(counted.own_count < 0), 0, slot)
 
     def sample(self, buffer: Buffer, key: PRNGKeyArray) -> Sampled:
         """Sample a minibatch, shared or for each stream. From an empty buffer, it returns the first slot.
@@ -231,7 +239,7 @@ class DeviceReplay:
             weight = jnp.ones(size)
         if not settings.bootstraps:
             return slots, jnp.broadcast_to(weight, (settings.num_streams, size))
-        return slots, weight * buffer.mask[slots].T / settings.mask_prob
+        return slots, weight * buffer.data.mask[slots].T / settings.mask_prob
 
     def get(self, buffer: Buffer, slots: Int[Array, "..."]) -> Stored:
         """Load stored steps.

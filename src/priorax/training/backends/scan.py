@@ -246,32 +246,30 @@ class ScanBackend:
 
     def _inserted(self, first: int, end: int) -> Arrays:
         assert self.loop.replay is not None
-        settings, buffer = self.loop.replay.settings, self.live.replay
-        slots = np.arange(first, end) % settings.capacity
-        kept = (buffer.data, buffer.mask if settings.bootstraps else None)
-        return tree_arrays(jax.tree.map(lambda ring: np.asarray(ring)[slots], kept))
+        buffer = self.live.replay
+        slots = np.arange(first, end) % self.loop.replay.settings.capacity
+        return tree_arrays(jax.tree.map(lambda ring: np.asarray(ring)[slots], buffer.data))
 
     def _refill(self, whole: Buffer, light: Buffer, checkpoints: Checkpoints) -> Buffer:
         """Restore replay from the files of a checkpoint."""
         assert self.loop.replay is not None
         settings = self.loop.replay.settings
-        data, mask = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), (whole.data, whole.mask))
-        rings = (data, mask if settings.bootstraps else None)
+        data = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), whole.data)
         for first, end, arrays in checkpoints.replay():
             part = jax.tree.map(
-                lambda ring, n=end - first: jax.ShapeDtypeStruct((n, *ring.shape[1:]), ring.dtype), rings
+                lambda ring, n=end - first: jax.ShapeDtypeStruct((n, *ring.shape[1:]), ring.dtype), data
             )
             slots = np.arange(first, end) % settings.capacity
-            for ring, rows in zip(jax.tree.leaves(rings), jax.tree.leaves(restore_tree(part, arrays)), strict=True):
+            for ring, rows in zip(jax.tree.leaves(data), jax.tree.leaves(restore_tree(part, arrays)), strict=True):
                 ring[slots] = np.asarray(rows)
         own = np.zeros(whole.own.shape, whole.own.dtype)
-        if settings.bootstraps:
+        if own.size:
             times = np.arange(max(0, int(light.time) - settings.capacity), int(light.time))
             for k, inserted in enumerate(np.asarray(light.own_inserted)):
-                mine = times[mask[times % settings.capacity, k]]
+                mine = times[data.mask[times % settings.capacity, k]]
                 own[k, np.arange(inserted - len(mine), inserted) % settings.capacity] = mine
-        filled = jax.tree.map(jnp.asarray, (data, mask, own))
-        return light._replace(data=filled[0], mask=filled[1], own=filled[2])
+        filled = jax.tree.map(jnp.asarray, (data, own))
+        return light._replace(data=filled[0], own=filled[1])
 
 
 @eqx.filter_jit
@@ -297,7 +295,7 @@ def _slots(live: Live, ring: Array, count: int) -> Array:
 
 def _light(live: Any) -> Any:
     """Remove the large arrays of replay from the state of a run."""
-    return live if live.replay == () else live._replace(replay=live.replay._replace(data=(), mask=(), own=()))
+    return live if live.replay == () else live._replace(replay=live.replay._replace(data=(), own=()))
 
 
 @eqx.filter_jit
