@@ -27,7 +27,7 @@ HAS = {
     "qr": {"epsilon", "priorities"},
     "ucb": {"bonus", "epsilon", "priorities"},
     "rnd": {"bonus", "epsilon", "priorities"},
-    "lmcdqn": {"priorities"},
+    "lmcdqn": {"epsilon", "priorities"},
     "rlsvi": set(),
     "psrl": set(),
     "ucrl": set(),

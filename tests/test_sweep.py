@@ -1,6 +1,9 @@
 """Ladders of runs over processes, and the experiments made of them."""
 
 import json
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -50,6 +53,30 @@ def test_ladders_stop_where_all_seeds_fail_and_go_on_where_they_were_stopped(tmp
     sweep.run_sweep("test", "quick", ladders, path, lambda share, what: started.append(what))
     assert len(started) == 1, "nothing was run again"
     assert path.read_bytes() == before
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="processes are listed as on Linux")
+def test_workers_end_when_the_process_that_started_them_is_killed():
+    program = "import signal; from priorax.analysis.parallel import *; "
+    program += "list(climb([[[Task('waits', {}, signal.pause)]]], lambda item: None, 1))"
+    parent = subprocess.Popen([sys.executable, "-c", program])
+    children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
+    try:
+        eventually(lambda: len(children.read_text().split()) == 2)  # the worker, and what tracks its resources
+        started = [Path("/proc", child) for child in children.read_text().split()]
+        eventually(lambda: any(len(list((child / "task").iterdir())) > 1 for child in started))  # it has its threads
+    finally:
+        parent.kill()
+        parent.wait()
+    eventually(lambda: not any(child.exists() for child in started))
+
+
+def eventually(holds, seconds=120):
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.1)
 
 
 def test_what_is_known_is_not_run():

@@ -39,13 +39,14 @@ CHANGES: dict[str, Any] = {
     "epsilon_episodes": 0,
 }
 """Settings for the checks, applied if the agent has them."""
+EPSILON = 0.5
+"""Epsilon of epsilon-greedy agents."""
 OWN: dict[str, dict[str, Any]] = {
     "dropout": {"p_keep": 0.9},  # at 0.1 dropout pulls the mean towards zero
     "bbb": {"kl_weight": 0.01},
+    "lmcdqn": {"learning_rate": 0.1, "epsilon": EPSILON},  # whether its noise explores in so few steps is luck
     "d4pg": {"lowest": -0.5, "highest": 1.5, "action_noise": 0.5, "actor_rate": 3e-3, "target_period": 10},
 }
-EPSILON = 0.5
-"""Epsilon of epsilon-greedy agents."""
 
 
 class Conformance(NamedTuple):

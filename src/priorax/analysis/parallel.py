@@ -7,6 +7,7 @@ depend on the others.
 import contextlib
 import multiprocessing
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -119,8 +120,17 @@ def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
 
 
 def _prepare() -> None:
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     with contextlib.suppress(OSError):
         enable_compilation_cache()
+
+
+def _end_with_parent() -> None:
+    """End this process when the one that started it ends, however that came: its results would be lost."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _run(task: Task) -> Any:
