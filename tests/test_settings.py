@@ -221,6 +221,8 @@ def test_whole_numbers_and_lists_are_taken_where_floats_and_tuples_are_meant():
         ("bsp", {"num_members": 0}, "num_members=0 must be a whole number of at least 1"),
         ("bsp", {"mask_prob": 0.0}, r"mask_prob=0\.0 must be above 0"),
         ("bsp", {"prior_scale": "auto"}, "prior_scale='auto' needs an environment"),
+        ("bsp", {"prior_scale": -3.0}, r"prior_scale=-3\.0 must be a finite number of at least 0"),
+        ("ucrl", {"discount": 1.5}, r"discount=1\.5 must be between 0 and 1; pass for example 0\.99"),
         ("ucrl", {"lanes": 0}, "lanes=0 must be"),
     ],
 )

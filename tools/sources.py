@@ -242,6 +242,13 @@ def _rest(options: dict[str, str]) -> dict[str, str]:
     return {name: text for name, text in options.items() if name in OPTIONS}
 
 
+@source("first")
+def first(file: str, column: str, above: str, each: str = "seed", **values: str) -> str:
+    """The first episode whose row has more than `above` in a column, for each seed."""
+    past = [row for row in select(file_rows(file), **values) if row[column] > float(above)]
+    return statistic(past, "episode", "min", each)
+
+
 @source("ratio")
 def ratio(file: str, column: str, vary: str, of: str, to: str, form: str = ".1f", **values: str) -> str:
     """The mean of a column in rows where `vary` is `of`, divided by that where it is `to`."""

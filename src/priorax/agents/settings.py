@@ -67,6 +67,8 @@ class Settings:
         for name, least in (("hold", 1), ("updates", 1), ("learn_after", 1), ("lanes", 1)):
             if getattr(self, name) < least:
                 positive_int(name, getattr(self, name))
+        if not 0 <= self.discount <= 1:
+            raise ValueError(f"discount={self.discount} must be between 0 and 1; pass for example 0.99")
         if self.learn_every < 0:
             raise ValueError(f"learn_every={self.learn_every} must be at least 0; pass 0 to learn at episode ends")
 
@@ -210,6 +212,8 @@ class PriorSettings(QSettings):
     def __post_init__(self) -> None:
         """Check choices and ranges."""
         super().__post_init__()
+        if self.prior_scale != "auto":
+            non_negative("prior_scale", self.prior_scale)
         check_widths("prior_widths", self.prior_widths or ())
         one_of("prior_activation", self.prior_activation, tuple(ACTIVATIONS))
 

@@ -249,8 +249,9 @@ class Distil:
     """Folder of a run."""
     out: Path = field(default_factory=lambda: Path("distilled.safetensors"))
     """File to write."""
-    directions: int = 4
-    """Directions of the members' disagreement that are kept; 0: the mean alone."""
+    directions: int | None = None
+    """Directions of the members' disagreement that are kept; 0: the mean alone; by default four, or as many as there
+    are."""
     visits: int = 1000
     """Steps of each of eight environments in which observations are collected."""
     steps: int = 5000

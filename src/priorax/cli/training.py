@@ -117,8 +117,9 @@ def _note(progress: "Progress") -> str:
 def _outcome(result: "Result", out: Path) -> str:
     """Format the summary of a run."""
     if result.tells_regret:
-        words = f"learned at episode {result.episodes_to_learn}" if result.episodes_to_learn else "not learned"
-        words += f" of {result.episodes}"
+        learned = result.episodes_to_learn
+        words = f"learned at episode {learned} of" if learned else "not learned in"
+        words += f" {result.episodes} episodes"
     elif result.mean_return is None:
         words = "no episode finished"
     else:

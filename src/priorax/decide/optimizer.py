@@ -1,6 +1,6 @@
 """Bayesian optimisation by ask and tell: Thompson sampling over the members of an ensemble.
 
-Every proposal maximises the function of one member, fitted to what was told: members agree where there are data and
+Every proposal is the optimum of one member's function, fitted to what was told: members agree where there are data and
 follow their priors elsewhere, so proposals explore where the optimum may still be, and parallel proposals differ.
 """
 

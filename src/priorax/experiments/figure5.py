@@ -91,7 +91,7 @@ def _task(name: str, seed: int, episodes: int, form: str) -> Any:
 
 
 def figure(rows: list[Row]) -> Figure:
-    """Plot a column for each variant: all episodes, and the first 500 if there are more.
+    """Plot a row for each variant: all episodes, and the first 500 if there are more.
 
     Args:
         rows: Rows of the experiment.
@@ -101,11 +101,11 @@ def figure(rows: list[Row]) -> Figure:
     """
     more = any(row["episode"] > ZOOM for row in rows)
     forms = [form for form in FORMS if where(rows, env=form)]
-    drawing, axes = panels(1 + more, len(forms), width=4.0, height=3.4, share=False)
-    for column, form in enumerate(forms):
-        for line, until in enumerate((None, ZOOM)[: 1 + more]):
+    drawing, axes = panels(len(forms), 1 + more, width=4.6, height=3.2, share=False)
+    for line, form in enumerate(forms):
+        for column, until in enumerate((None, ZOOM)[: 1 + more]):
             learning_curves(axes[line, column], where(rows, env=form), LOOKS, until)
-        axes[0, column].set_title(FORMS[form][0])
+            axes[line, column].set_title(f"{FORMS[form][0]}, first {until} episodes" if until else FORMS[form][0])
     legend_below(drawing, axes[0, 0])
     return drawing
 

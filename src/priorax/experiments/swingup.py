@@ -147,7 +147,8 @@ def learning_curves(
         rows: Rows of the experiment.
         looks: Label and colour by name.
         until: Last episode to plot.
-        measure: greedy: of the deployed policy, in separate episodes; mean_return: of the episodes while learning.
+        measure: greedy: of the deployed policy, the mean of ten separate episodes; mean_return: while learning, the
+            mean of ten episodes.
     """
     for name, (label, color) in looks.items():
         for i, seed in enumerate(sorted({row["seed"] for row in where(rows, name=name)})):
@@ -155,8 +156,9 @@ def learning_curves(
             words = label if i == 0 else None
             axis.plot(column(mine, "episode"), column(mine, measure), color=color, lw=1.3, alpha=0.85, label=words)
     axis.axhline(0, color="k", lw=0.6, ls=":")
-    of = f"deployed policy, mean of {EVALUATIONS}" if measure == "greedy" else f"while learning, mean of {BLOCK}"
-    axis.set(xlabel="episode", ylabel=f"return ({of} episodes)")
+    axis.set(
+        xlabel="episode", ylabel="return of the deployed policy" if measure == "greedy" else "return while learning"
+    )
 
 
 def final_returns(rows: list[Row], name: str) -> dict[int, float]:

@@ -32,6 +32,8 @@ HELD = 0.1
 """Fraction of the observations on which the distilled policy is compared with the ensemble, not trained on."""
 LANES = 8
 """Environments in which observations of a run are collected."""
+DIRECTIONS = 4
+"""Directions of spread that are kept by default."""
 CHUNK = 4096
 """Observations for which all members are evaluated at once."""
 
@@ -94,7 +96,7 @@ def distil(
     policy: Policy,
     obs: Any,
     *,
-    directions: int = 4,
+    directions: int | None = None,
     network: Any = None,
     steps: int = 5000,
     batch_size: int = 256,
@@ -107,7 +109,7 @@ def distil(
         policy: The trained policy, of an agent with a belief over Q-values.
         obs: Observations to distil at, in the environment's format, such as those of `visited`. A tenth of them
             is set aside for the comparison, unless they are state indices, for which all are used for both.
-        directions: Number of directions of spread that are kept; 0: the mean alone.
+        directions: Number of directions of spread that are kept; 0: the mean alone; None: four, or as many as there are.
         network: Architecture of the network, an `MLP`, `Table` or `Convnet`; None: that of the members.
         steps: Number of optimiser steps.
         batch_size: Minibatch size.
@@ -126,6 +128,7 @@ def distil(
         raise ValueError(f"obs has {len(batch)} observations; pass at least 10, such as those of `visited`")
     found = _values(policy, batch)
     most = len(found.members) - 1
+    directions = min(DIRECTIONS, most) if directions is None else directions
     if not 0 <= directions <= most:
         raise ValueError(f"directions={directions} must be at least 0 and at most {most}, one less than the functions")
     rng = np.random.default_rng(checked_seed(seed))

@@ -289,7 +289,8 @@ def _agreed(path: Path, found: dict[str, Any], requested: dict[str, Any], force:
         old = {**{name: new[name] for name in new if name not in old}, **old, "version": new["version"]}
     both = dict.fromkeys([*old, *new])
     differing = {name for name in both if name not in old or name not in new or old[name] != new[name]}
-    words = [f"{name} was {old.get(name)!r}, is {new.get(name)!r}" for name in both if name in differing]
+    told = differing - {"interface"} or differing  # the interface follows from the other arguments
+    words = [f"{name} was {old.get(name)!r}, is {new.get(name)!r}" for name in both if name in told]
     if not differing:
         versions = [*found.get("earlier_versions", []), found["version"]]
         return requested if found["version"] == requested["version"] else {**requested, "earlier_versions": versions}
