@@ -141,7 +141,7 @@ def test_what_an_actor_plays_with_and_sends(ray):
     shard = Worker("replay shard 0", Shard, lambda _: (plan, LANES, 0))
     state = learner.state.belief
     weights = Weights(7, *jax.device_get((state.params, state.aux)))
-    rollout = Rollout(RolloutPlan("bsp", chosen, "pixel_deep_sea", None, 4, 0, 1, 2, 1, 0), 0)
+    rollout = Rollout(RolloutPlan("bsp", chosen, "pixel_deep_sea", None, 4, 0, 1, 2, 1, 0, 60.0), 0)
     answer = rollout.play(weights, jax.device_get(state.frozen), shard.handle, 10, episodes=100)
     assert answer.rounds == 10 and answer.actions == 8 * LANES and answer.updates == 7
     assert rollout.actor.episodes == 100 + len(answer.ended) == 100 + 2 * LANES
