@@ -149,8 +149,8 @@ class Call(NamedTuple):
     """Name of the method."""
     note: Any
     """Data that the caller attached to the call."""
-    due: float = math.inf
-    """Time (of `time.monotonic`) by which it must be answered."""
+    since: float = math.inf
+    """Time (of `time.monotonic`) since which an answer is waited for; infinite while the worker has no process."""
 
     @property
     def current(self) -> bool:
@@ -181,8 +181,8 @@ class Calls:
             note: Data to attach to the call.
         """
         reference = getattr(worker.handle, method).remote(*arguments)
-        due = math.inf if worker.pid is None else time.monotonic() + self.timeout  # a free CPU is waited for
-        self.pending[reference] = Call(worker, worker.incarnation, method, note, due)
+        since = math.inf if worker.pid is None else time.monotonic()
+        self.pending[reference] = Call(worker, worker.incarnation, method, note, since)
 
     def of(self, method: str) -> list[Call]:
         """Get the pending calls of a method.
@@ -212,7 +212,7 @@ class Calls:
         if not found and seconds > 0:
             found, _ = ray.wait(list(self.pending), num_returns=1, timeout=seconds)
         now = time.monotonic()
-        late = [each for each, call in self.pending.items() if call.due < now and each not in found]
+        late = [each for each, call in self.pending.items() if now - call.since > self.timeout and each not in found]
         if late:
             answered, late = ray.wait(late, num_returns=len(late), timeout=GRACE)
             found += answered
