@@ -159,8 +159,16 @@ def test_what_an_actor_plays_with_and_sends(ray):
     shard.end()
     lost = rollout.play(weights, state.frozen, shard.handle, 10)
     assert lost.size is None and lost.rounds == 10 and len(rollout.unsent.steps.action) == 10
-    again = rollout.play(weights, state.frozen, shard.handle, 10)  # it does not go on before that is sent
-    assert again.size is None and again.rounds == again.actions == 0 and len(rollout.unsent.steps.action) == 10
+
+    class Stuck:
+        def add(self, *arguments):
+            time.sleep(1000)
+
+    rollout.plan, stuck = rollout.plan._replace(timeout=1.0), Worker("replay shard 0", Stuck, lambda _: ())
+    for each in (shard, stuck):
+        again = rollout.play(weights, state.frozen, each.handle, 10)  # it does not go on before that is sent
+        assert again.size is None and again.rounds == again.actions == 0 and len(rollout.unsent.steps.action) == 10
+    stuck.end()
 
 
 def test_a_killed_rollout_actor_comes_back_to_its_lanes(ray):
@@ -194,7 +202,7 @@ def test_a_killed_replay_shard_is_filled_anew(ray):
 
 
 def test_an_actor_and_a_shard_that_hang_are_replaced(ray):
-    """Each is noticed in its own way: the actor by the driver, the shard by its actor, which is not replaced."""
+    """An actor is noticed by the driver, a shard also by its actors."""
     assassin = Assassin("rollout actor 1", "replay shard 0", number=signal.SIGSTOP)
     later = []
 

@@ -89,7 +89,7 @@ class Nodes:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.address = f"127.0.0.1:{free.getsockname()[1]}"
-        self.stack, self.leaders = stack, []
+        self.stack, self.folder, self.leaders = stack, Path(folder), []
         self.env = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
         port = self.address.split(":")[1]
         self.head = self._start("--head", f"--port={port}", f"--temp-dir={folder}", "--include-dashboard=false", cpus=0)
@@ -100,10 +100,12 @@ class Nodes:
     def _start(self, *arguments, cpus):
         command = [str(Path(sys.executable).parent / "ray"), "start", "--block", *arguments, f"--num-cpus={cpus}"]
         command += [f"--object-store-memory={STORE}", "--min-worker-port=0", "--max-worker-port=0"]
-        node = started([*command, "--node-ip-address=127.0.0.1"], self.env, stdout=subprocess.DEVNULL)
+        log = self.folder / f"node-{len(self.leaders)}.log"
+        output = self.stack.enter_context(log.open("w"))
+        node = started([*command, "--node-ip-address=127.0.0.1"], self.env, stdout=output, stderr=output)
         process = self.stack.enter_context(node)
         self.leaders.append(process.pid)
-        until(lambda: any("ray::RuntimeEnvAgent" in title for title in session_of(process.pid).values()), process)
+        until(lambda: "Ray runtime started" in log.read_text(), process)
         return process
 
 
