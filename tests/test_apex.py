@@ -62,10 +62,10 @@ def gone(pid):
 
 
 class Assassin:
-    """Kills a worker's process once learning is under way, and sees what comes of it."""
+    """Kills or stops processes of workers once learning is under way, and sees what comes of it."""
 
-    def __init__(self, victim):
-        self.victim, self.before, self.after = victim, None, None
+    def __init__(self, *victims, number=signal.SIGKILL):
+        self.victims, self.number, self.before, self.after = victims, number, None, None
         self.seen = {}
 
     def __call__(self, progress):
@@ -73,13 +73,14 @@ class Assassin:
         self.seen.update({pid: name for name, pid in processes.items()})
         if self.before is None and progress.updates > 5:
             self.before = progress
-            os.kill(processes[self.victim], signal.SIGKILL)
+            for victim in self.victims:
+                os.kill(processes[victim], self.number)
         elif self.before is not None:
             self.after = progress
 
     @property
     def noticed(self):
-        return self.after is not None and self.after.cluster.restarts > 0
+        return self.after is not None and self.after.cluster.restarts >= len(self.victims)
 
 
 def test_a_run_reaches_its_steps_at_the_pace_of_its_settings(ray, tmp_path):
@@ -141,7 +142,7 @@ def test_what_an_actor_plays_with_and_sends(ray):
     shard = Worker("replay shard 0", Shard, lambda _: (plan, LANES, 0))
     state = learner.state.belief
     weights = Weights(7, *jax.device_get((state.params, state.aux)))
-    rollout = Rollout(RolloutPlan("bsp", chosen, "pixel_deep_sea", None, 4, 0, 1, 2, 1, 0), 0)
+    rollout = Rollout(RolloutPlan("bsp", chosen, "pixel_deep_sea", None, 4, 0, 1, 2, 1, 0, 60.0), 0)
     answer = rollout.play(weights, jax.device_get(state.frozen), shard.handle, 10, episodes=100)
     assert answer.rounds == 10 and answer.actions == 8 * LANES and answer.updates == 7
     assert rollout.actor.episodes == 100 + len(answer.ended) == 100 + 2 * LANES
@@ -158,8 +159,16 @@ def test_what_an_actor_plays_with_and_sends(ray):
     shard.end()
     lost = rollout.play(weights, state.frozen, shard.handle, 10)
     assert lost.size is None and lost.rounds == 10 and len(rollout.unsent.steps.action) == 10
-    again = rollout.play(weights, state.frozen, shard.handle, 10)  # it does not go on before that is sent
-    assert again.size is None and again.rounds == again.actions == 0 and len(rollout.unsent.steps.action) == 10
+
+    class Stuck:
+        def add(self, *arguments):
+            time.sleep(1000)
+
+    rollout.plan, stuck = rollout.plan._replace(timeout=1.0), Worker("replay shard 0", Stuck, lambda _: ())
+    for each in (shard, stuck):
+        again = rollout.play(weights, state.frozen, each.handle, 10)  # it does not go on before that is sent
+        assert again.size is None and again.rounds == again.actions == 0 and len(rollout.unsent.steps.action) == 10
+    stuck.end()
 
 
 def test_a_killed_rollout_actor_comes_back_to_its_lanes(ray):
@@ -190,6 +199,58 @@ def test_a_killed_replay_shard_is_filled_anew(ray):
     )
     assert result.cluster.restarts == 1 and result.steps < 100_000
     assert {row.lane for row in result.history[-20:]} == set(range(2 * LANES))
+
+
+def test_an_actor_and_a_shard_that_hang_are_replaced(ray):
+    """An actor is noticed by the driver, a shard also by its actors."""
+    assassin = Assassin("rollout actor 1", "replay shard 0", number=signal.SIGSTOP)
+    later = []
+
+    def stop(history):
+        if assassin.noticed and not later:
+            later.append(len(history))
+        return bool(later) and {row.lane for row in history[later[0] :]} == set(range(2 * LANES))
+
+    def give_time(backend):
+        """To compile, on a busy machine."""
+        backend.driver.calls.timeout = 30.0 if assassin.before and not assassin.noticed else 600.0
+        return {}
+
+    workers = Workers(2, 2, timeout=30.0)
+    result = train(**TASK, steps=1_000_000, workers=workers, report=assassin, stop=stop, probe=give_time)
+    assert result.steps < 1_000_000 and result.updates > assassin.before.updates
+    for name in assassin.victims:
+        assert result.cluster.processes[name] != assassin.before.cluster.processes[name]
+    assert all(gone(pid) for pid in assassin.before.cluster.processes.values())
+
+
+def test_time_without_a_process_is_not_held_against_a_worker(ray):
+    class Slow:
+        def pid(self):
+            time.sleep(3)
+            return 1
+
+        def sleep(self, seconds):
+            time.sleep(seconds)
+
+    worker, calls = Worker("rollout actor 0", Slow, lambda _: ()), Calls(timeout=1.0)
+    calls.begin(worker, "pid")
+    while worker.pid is None:
+        calls.ended(0.1)
+    assert calls.restarts == 0
+    calls.begin(worker, "sleep", 1000)
+    while not (ended := calls.ended(0.1)):
+        pass
+    assert ended[0][1] is None and calls.restarts == worker.incarnation == 1
+    assert [call.method for call in calls.pending.values()] == ["pid"]
+    for _ in range(PATIENCE - 2):
+        worker.revive("a test")
+    worker.pid = 1
+    calls.begin(worker, "sleep", 1000)
+    with pytest.raises(OSError, match=r"last with: no answer within timeout=1 seconds; a longer timeout gives"):
+        while True:
+            calls.ended(0.1)
+    worker.end()
 
 
 @pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
@@ -277,6 +338,7 @@ def test_a_shard_keeps_whole_stacks_of_the_newest_incarnation():
         ({"agent": "bpsp"}, "agent='bpsp' is unknown; did you mean 'bsp'"),
         ({"steps": 0}, "steps=0 must be a whole number of at least 1"),
         ({"workers": Workers(0)}, "actors=0 must be"),
+        ({"workers": Workers(1, timeout=0.0)}, "timeout=0.0 must be"),
         ({"workers": Workers(2, 3)}, "shards=3 must be at most actors=2, or some stay empty; pass shards=2"),
         ({"seed": -1}, "seed=-1 must be"),
         ({"checkpoint_seconds": -1.0}, "checkpoint_seconds=-1.0 must be"),

@@ -5,6 +5,7 @@ import html.parser
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -32,7 +33,7 @@ def blocks(language):
                 yield page.relative_to(DOCS).as_posix(), code
 
 
-COMMANDS = sorted({line for _, code in blocks("console") for line in code.splitlines() if line})
+COMMANDS = sorted({line for _, code in blocks("console") for line in code.replace("\\\n", "").splitlines() if line})
 
 
 def run(*words, cwd):
@@ -75,7 +76,23 @@ def test_notebook_runs_and_is_kept_without_outputs(path, tmp_path):
 
 @pytest.mark.parametrize("line", COMMANDS)
 def test_command_in_the_docs_exists(line):
-    test_readme.test_command_exists(re.sub(r"^(\w+=\w+ )+", "", line))
+    line = re.sub(r"^(export )?(\w+=\w+ +)+(#.*)?", "", line)  # variables of the environment
+    ray, _, ours = line.partition(" -- ")
+    if ray.startswith("ray "):
+        parse_ray(shlex.split(line, comments=True)[1:])
+    else:
+        ours = line
+    if ours:
+        test_readme.test_command_exists(ours)
+
+
+def parse_ray(words):
+    """As Ray's own command line does, without running it."""
+    from ray.scripts.scripts import cli as command
+
+    while hasattr(command, "commands"):
+        command, *words = command.commands[words[0]], *words[1:]
+    command.make_context("ray", words)
 
 
 @pytest.mark.slow

@@ -183,6 +183,8 @@ class Apex:
     """Number of replay processes (default 1)."""
     address: str | None = None
     """Address of a Ray cluster, or auto (default: start Ray on this machine)."""
+    timeout: float = 300.0
+    """Seconds in which an actor or a replay process must answer, else it is replaced."""
     preset: str | None = None
     """Preset of hyperparameters (default: the environment's own, which is small for pixels); apex: those of Ape-X."""
     set: tuple[str, ...] = ()

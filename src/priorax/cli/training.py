@@ -56,7 +56,8 @@ def apex(command: Apex) -> int:
 
     before = read_config(command.resume) if command.resume else {}
     actors, shards = command.actors or before.get("actors", 2), command.shards or before.get("shards", 1)
-    return _run(command, before, {"backend": "ray", "workers": Workers(actors, shards, command.address)})
+    workers = Workers(actors, shards, command.address, command.timeout)
+    return _run(command, before, {"backend": "ray", "workers": workers})
 
 
 def _run(command: Any, before: Mapping[str, Any], more: dict[str, Any]) -> int:
@@ -111,6 +112,8 @@ def _note(progress: "Progress") -> str:
         words += f"  regret {progress.average_regret:.2f}  {learned}"
     if progress.cells is not None:
         words += f"  {progress.updates:,} updates  {progress.cells:,} states"
+    if (cluster := progress.cluster) is not None and len(cluster.processes) < cluster.actors + cluster.shards:
+        words += f"  {len(cluster.processes)} of {cluster.actors + cluster.shards} workers have a CPU"
     return words
 
 

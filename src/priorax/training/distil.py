@@ -109,7 +109,7 @@ def distil(
         policy: The trained policy, of an agent with a belief over Q-values.
         obs: Observations to distil at, in the environment's format, such as those of `visited`. A tenth of them
             is set aside for the comparison, unless they are state indices, for which all are used for both.
-        directions: Number of directions of spread that are kept; 0: the mean alone; None: four, or as many as there are.
+        directions: Number of directions of spread that are kept; 0: the mean alone; None: four, if there are so many.
         network: Architecture of the network, an `MLP`, `Table` or `Convnet`; None: that of the members.
         steps: Number of optimiser steps.
         batch_size: Minibatch size.

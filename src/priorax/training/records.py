@@ -71,11 +71,11 @@ class Cluster(NamedTuple):
     Attributes:
         actors: Number of rollout actors.
         shards: Number of replay shards.
-        restarts: Number of restarts of workers whose processes died.
+        restarts: Number of restarts of workers that died, hung or lost their machine.
         idle_share: Fraction of the time since learning began in which updates were due but no minibatch had arrived.
         spare_share: Fraction of that time in which no update was due, because actors were slower.
         acted_on: Number of updates in the weights that each actor used last.
-        processes: Process ids of the running workers by name, such as "rollout actor 0".
+        processes: Process ids of the running workers by name, such as "rollout actor 0"; others wait for a free CPU.
     """
 
     actors: int

@@ -28,11 +28,14 @@ class Workers(NamedTuple):
         actors: Number of rollout actors, each with as many lanes as in the settings.
         shards: Number of replay processes, which share the capacity.
         address: Address of a Ray cluster, such as "auto" on one of its machines; None: this machine alone.
+        timeout: Seconds in which a process must answer, else it is replaced. An actor answers after 16 steps of all its
+            lanes, and first creates its environments and compiles.
     """
 
     actors: int = 2
     shards: int = 1
     address: str | None = None
+    timeout: float = 300.0
 
 
 class Setup(NamedTuple):

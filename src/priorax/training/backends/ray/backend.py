@@ -1,8 +1,9 @@
 """Ape-X (Horgan et al. 2018) on Ray, for any agent that learns Q from shared minibatches.
 
 The learner runs in this process; rollout actors and replay shards run in other processes, on this machine or a
-cluster. Workers that die are restarted, and the run continues: an actor loses its unsent data, a shard its contents. If
-this process dies, everything since the last checkpoint is lost, and replay, which is refilled on resume.
+cluster. Workers that die, hang or lose their machine are restarted where there is a free CPU, and the run continues: an
+actor loses its unsent data, a shard its contents. If this process dies, everything since the last checkpoint is lost,
+and replay, which is refilled on resume.
 """
 
 import contextlib
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from priorax.agents import Agent, QLearner, Settings, settings
-from priorax.checks import positive_int
+from priorax.checks import positive, positive_int
 from priorax.envs.host.vector import VectorWorld
 from priorax.envs.interface import Interface, interface_of
 from priorax.envs.registry import make_world, preset_for
@@ -67,11 +68,11 @@ class RayBackend:
         self._stack.enter_context(session(workers.address, workers.actors + workers.shards))
 
     def _plans(self) -> Plans:
-        chosen, names, (actors, shards, _) = self.chosen, self.names, self.workers
+        chosen, names, (actors, shards, _, timeout) = self.chosen, self.names, self.workers
         env, game, size, seed = (names[each] for each in ("env", "game", "size", "seed"))
-        since = self.since.rounds
+        since, half = self.since.rounds, timeout / 2  # an actor can still tell in time that its shard does not answer
         rollouts = [
-            RolloutPlan(names["agent"], chosen, env, game, size, seed, i, actors, i // shards, since)
+            RolloutPlan(names["agent"], chosen, env, game, size, seed, i, actors, i // shards, since, half)
             for i in range(actors)
         ]
         assert self.agent.replay is not None
@@ -106,7 +107,7 @@ class RayBackend:
 
     @property
     def cluster(self) -> Cluster | None:
-        actors, shards, _ = self.workers
+        actors, shards, *_ = self.workers
         if self.driver is None:
             return Cluster(actors, shards, 0, 0.0, 0.0, [], {})
         driver = self.driver
@@ -125,7 +126,8 @@ class RayBackend:
         """
         if self.driver is None:
             self.plans = self._plans()
-            self.driver = Driver(self.learner, self.plans, self.chosen, self.names["seed"], self.seen, self.since)
+            seed, timeout = self.names["seed"], self.workers.timeout
+            self.driver = Driver(self.learner, self.plans, self.chosen, seed, self.seen, self.since, timeout)
             self._stack.callback(self.driver.close)
         return self.driver.turn(limit)
 
@@ -247,7 +249,8 @@ def on_ray(
 
 
 def _check_workers(workers: "Workers") -> None:
-    actors, shards, _ = workers
+    actors, shards, _, timeout = workers
+    positive("timeout", timeout)
     for name, count in (("actors", actors), ("shards", shards)):
         positive_int(name, count)
     if shards > actors:

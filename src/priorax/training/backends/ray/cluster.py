@@ -1,17 +1,22 @@
-"""Ray (extra `cluster`): a session, and workers in separate processes that are restarted when they die.
+"""Ray (extra `cluster`): a session, and workers in separate processes that are restarted when they die or hang.
 
 Ray is imported late, so that it is an optional dependency.
 """
 
 import contextlib
 import logging
+import math
 import os
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 PATIENCE = 5
 """Consecutive deaths of a worker, without completed work in between, after which the run fails."""
+
+GRACE = 1.0
+"""Seconds that a late answer is waited for: this process may have been busy, or stopped, while it arrived."""
 
 ONE_THREAD = {
     "NPROC": "1",  # read by XLA when a process starts its CPU client
@@ -88,7 +93,7 @@ def _refuse_too_many(ray: Any, workers: int) -> None:
 
 
 class Worker:
-    """A remote object in a separate process, restarted as a new incarnation when it dies."""
+    """A remote object in a separate process, restarted as a new incarnation when it dies or hangs."""
 
     def __init__(self, name: str, kind: type, arguments: Callable[[int], tuple[Any, ...]]) -> None:
         """Start the process.
@@ -101,7 +106,7 @@ class Worker:
         self.name, self.kind, self.arguments = name, kind, arguments
         self.incarnation, self.deaths = 0, 0
         self.pid: int | None = None
-        """Process id, once known."""
+        """Process id; None while the process waits for a free CPU, or starts."""
         self.handle = self._begin()
 
     def _begin(self) -> Any:
@@ -122,7 +127,7 @@ class Worker:
         if self.deaths >= PATIENCE:
             raise OSError(
                 f"the {self.name} died {self.deaths} times in a row, last with: {error}; "
-                "check whether the machine has enough memory, or use fewer actors, shards or lanes"
+                "check whether all machines have this priorax and enough memory, or use fewer actors, shards or lanes"
             )
         self.end()
         self.incarnation, self.pid = self.incarnation + 1, None
@@ -144,6 +149,8 @@ class Call(NamedTuple):
     """Name of the method."""
     note: Any
     """Data that the caller attached to the call."""
+    since: float = math.inf
+    """Time (of `time.monotonic`) since which an answer is waited for; infinite while the worker has no process."""
 
     @property
     def current(self) -> bool:
@@ -152,9 +159,15 @@ class Call(NamedTuple):
 
 
 class Calls:
-    """All pending remote calls. Workers that are found dead are restarted."""
+    """All pending remote calls. Workers that are dead, or do not answer in time, are restarted."""
 
-    def __init__(self) -> None:
+    def __init__(self, timeout: float = math.inf) -> None:
+        """Begin without calls.
+
+        Args:
+            timeout: Seconds in which a call must be answered, once its worker has a process.
+        """
+        self.timeout = timeout
         self.pending: dict[Any, Call] = {}
         self.restarts = 0
 
@@ -168,7 +181,8 @@ class Calls:
             note: Data to attach to the call.
         """
         reference = getattr(worker.handle, method).remote(*arguments)
-        self.pending[reference] = Call(worker, worker.incarnation, method, note)
+        since = math.inf if worker.pid is None else time.monotonic()
+        self.pending[reference] = Call(worker, worker.incarnation, method, note, since)
 
     def of(self, method: str) -> list[Call]:
         """Get the pending calls of a method.
@@ -188,7 +202,8 @@ class Calls:
             seconds: Maximum waiting time.
 
         Returns:
-            Calls with their results; None if the worker died during the call. Exceptions of the method are raised.
+            Calls with their results; None if the worker died during the call or did not answer in time. Exceptions of
+            the method are raised.
         """
         ray = import_ray()
         if not self.pending:
@@ -196,7 +211,12 @@ class Calls:
         found, _ = ray.wait(list(self.pending), num_returns=len(self.pending), timeout=0)
         if not found and seconds > 0:
             found, _ = ray.wait(list(self.pending), num_returns=1, timeout=seconds)
-        return [self._answer(ray, reference) for reference in found]
+        now = time.monotonic()
+        late = [each for each, call in self.pending.items() if now - call.since > self.timeout and each not in found]
+        if late:
+            answered, late = ray.wait(late, num_returns=len(late), timeout=GRACE)
+            found += answered
+        return [self._answer(ray, reference) for reference in found] + [self._give_up(reference) for reference in late]
 
     def revive(self, call: Call, error: object) -> None:
         """Restart the worker of a failed call, unless it has already been restarted.
@@ -209,6 +229,11 @@ class Calls:
             self.restarts += 1
             call.worker.revive(error)
             self.begin(call.worker, "pid")
+
+    def _give_up(self, reference: Any) -> tuple[Call, Any]:
+        call = self.pending.pop(reference)
+        self.revive(call, f"no answer within timeout={self.timeout:g} seconds; a longer timeout gives it more time")
+        return call, None
 
     def _answer(self, ray: Any, reference: Any) -> tuple[Call, Any]:
         call = self.pending.pop(reference)

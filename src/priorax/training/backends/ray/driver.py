@@ -62,7 +62,14 @@ class Driver:
     """The driver of a distributed run; `turn` performs the next work that is possible."""
 
     def __init__(
-        self, learner: Learner, plans: Plans, chosen: Settings, seed: int, cells: Distinct, since: Since
+        self,
+        learner: Learner,
+        plans: Plans,
+        chosen: Settings,
+        seed: int,
+        cells: Distinct,
+        since: Since,
+        timeout: float,
     ) -> None:
         """Start all workers.
 
@@ -73,10 +80,11 @@ class Driver:
             seed: Seed of the run.
             cells: States seen in earlier parts of the run.
             since: Progress of earlier parts of the run.
+            timeout: Seconds in which a worker must answer.
         """
         self.learner, self.chosen = learner, chosen
         self.rounds, self.steps, self.episodes = since
-        self.calls = Calls()
+        self.calls = Calls(timeout)
         self.cells = cells
         self.owed = 0.0
         """Number of updates that are due."""
@@ -165,18 +173,20 @@ class Driver:
         return size if incarnation == self.shards[i].incarnation else 0
 
     def _give_out_plays(self, limit: int | None) -> None:
-        """Schedule rounds on idle actors, those with the fewest rounds first."""
+        """Schedule rounds on idle actors, those with the fewest rounds first. Actors without a process, or whose shard
+        has none, get none: the others can reach the limit without them.
+        """
         lanes = self.chosen.lanes
         busy = {call.worker.name: call.note[0] for call in self.calls.of("play")}
         for i in sorted(range(len(self.rollouts)), key=self.played.__getitem__):
-            if self.rollouts[i].name in busy:
+            shard = self.shards[i % len(self.shards)]
+            if self.rollouts[i].name in busy or self.rollouts[i].pid is None or shard.pid is None:
                 continue
             under_way = sum(busy.values()) * lanes  # upper bound: resets take no action
             rounds = ROUNDS if limit is None else min(ROUNDS, math.ceil((limit - under_way) / lanes))
             if rounds <= 0 or (self.ready and self.owed + under_way * self.earned >= self.slack):
                 return
             busy[self.rollouts[i].name] = rounds
-            shard = self.shards[i % len(self.shards)]
             insertion = Call(shard, shard.incarnation, "add", None)
             arguments = (self._weights(), self.frozen, shard.handle, rounds, self.episodes)
             self.calls.begin(self.rollouts[i], "play", *arguments, note=(rounds, i, insertion))

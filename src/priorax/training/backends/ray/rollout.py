@@ -44,6 +44,8 @@ class RolloutPlan(NamedTuple):
     """Index of this actor among those of its shard."""
     since: int
     """Number of rounds played before this run was resumed."""
+    timeout: float
+    """Seconds in which its shard must take what it sends."""
 
 
 class Weights(NamedTuple):
@@ -71,7 +73,7 @@ class Answer(NamedTuple):
     updates: int
     """Number of updates in the weights used."""
     size: int | None
-    """Size of the shard after everything was sent; None if it is dead."""
+    """Size of the shard after everything was sent; None if it is dead or does not answer."""
 
 
 class Rollout:
@@ -81,7 +83,7 @@ class Rollout:
         self.plan, self.incarnation = plan, incarnation
         self.actor: Actor | None = None
         self.unsent: Chunk | None = None
-        """Steps that a dead shard did not receive, to be sent to its successor."""
+        """Steps that a dead or hung shard did not receive, to be sent to its successor."""
         self.frozen: PyTree = None
         self.state: AgentState | None = None
         self.updates = -1
@@ -157,14 +159,14 @@ class Rollout:
             self.state, self.updates = AgentState(belief, (), jnp.asarray(weights.updates)), weights.updates
 
     def _send(self, shard: Any) -> int | None:
-        """Send pending steps; get the size of the shard, or None if it is dead."""
+        """Send pending steps; get the size of the shard, or None if it is dead or does not answer."""
         import ray
 
         try:
             if self.unsent is None:
-                return ray.get(shard.size.remote())
-            size = ray.get(shard.add.remote(self.plan.place, self.incarnation, self.unsent))
-        except ray.exceptions.RayActorError:
+                return ray.get(shard.size.remote(), timeout=self.plan.timeout)
+            size = ray.get(shard.add.remote(self.plan.place, self.incarnation, self.unsent), timeout=self.plan.timeout)
+        except (ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError):
             return None
         self.unsent = None
         return size
