@@ -105,14 +105,16 @@ class DeviceReplay:
         if settings.priority > 0:
             buffer = buffer._replace(priority=sum_tree.write_one(buffer.priority, slot, buffer.highest))
         if settings.bootstraps:
-            step = step._replace(mask=jax.random.bernoulli(key, settings.mask_prob, (settings.num_streams,)))
-            buffer, slot = self._owned(buffer, step.mask, slot)
+            mask = jax.random.bernoulli(key, settings.mask_prob, (settings.num_streams,))
+            step = step._replace(mask=mask)
+            buffer, slot = self._owned(buffer, mask, slot)
         data = jax.tree.map(lambda ring, leaf: ring.at[slot].set(leaf), buffer.data, step)
         return buffer._replace(data=data, time=buffer.time + 1)
 
     def _owned(self, buffer: Buffer, mask: Array, slot: Array) -> tuple[Buffer, Array]:
         """Count a new transition for the streams that own it, in place of the one in its slot; return the slot too."""
         settings = self.settings
+        assert buffer.data.mask is not None
         lost = buffer.data.mask[slot] & (buffer.time >= settings.capacity)
         own = buffer.own
         if not settings.shared_batch:
@@ -237,7 +239,7 @@ class DeviceReplay:
         else:
             slots = (jax.random.bits(key, (size,)) % stored.astype(jnp.uint32)).astype(int)
             weight = jnp.ones(size)
-        if not settings.bootstraps:
+        if buffer.data.mask is None:
             return slots, jnp.broadcast_to(weight, (settings.num_streams, size))
         return slots, weight * buffer.data.mask[slots].T / settings.mask_prob
 
