@@ -1,3 +1,5 @@
+import warnings
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -116,6 +118,19 @@ def test_what_is_saved_has_the_same_intervals(regressor, tmp_path):
 def test_intervals_that_make_no_sense(regressor, settings, words):
     with pytest.raises(ValueError, match=words):
         regressor.predict_interval(X, **settings)
+
+
+@pytest.mark.parametrize("method", ["scaled", "jackknife"])
+def test_a_coverage_for_which_there_are_too_few_rows_is_warned_of(regressor, method):
+    with pytest.warns(
+        UserWarning, match=r"coverage=0\.999 needs 999 rows .* there are 2.*: .* at most coverage=0\.996"
+    ):
+        low, high = regressor.predict_interval(X, coverage=0.999, method=method)
+    assert np.all(np.isinf(low)) and np.all(np.isinf(high))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        low, high = regressor.predict_interval(X, coverage=0.996, method=method)
+    assert np.all(np.isfinite(low)) and np.all(np.isfinite(high))
 
 
 def test_the_conformal_quantile_counts_the_new_value():

@@ -1,6 +1,7 @@
 """The regressor."""
 
 import copy
+import warnings
 from typing import Any, no_type_check
 
 import jax
@@ -298,13 +299,15 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
                 close to `coverage`) if `steps` is fixed (`out_of_bag=False`); widths hardly depend on X.
 
         Returns:
-            Lower and upper bounds, each [n] or [n, outputs]; infinite if there are too few rows for the coverage.
+            Lower and upper bounds, each [n] or [n, outputs]; infinite, with a warning, if there are too few rows for
+            the coverage.
 
         Raises:
             ValueError: If `coverage` or `method` is invalid.
         """
         asked = self._asked(X)
         fraction("coverage", coverage)
+        self._warn_of_infinite(coverage)
         if one_of("method", method, ("scaled", "jackknife")) == "scaled":
             mean, epistemic, aleatoric = self._spread(asked)
             quantiles = [
@@ -321,6 +324,18 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
             bounds.append(jackknife_after_bootstrap(members[..., j], unseen[used], residual, coverage))
         low, high = np.moveaxis(np.array(bounds), 0, -1)
         return self._shown(X, self._unscale(low)), self._shown(X, self._unscale(high))
+
+    def _warn_of_infinite(self, coverage: float) -> None:
+        """Warn if there are too few rows that members did not see for the coverage."""
+        fewest = min(int(np.sum(rows.weight > 0)) for rows in self._out_of_bag())
+        if coverage * (fewest + 1) > fewest + 1e-9:
+            most, needed = np.floor(1000 * fewest / (fewest + 1)) / 1000, np.ceil(coverage / (1 - coverage))
+            warnings.warn(
+                f"coverage={coverage} needs {needed:.0f} rows that members did not see, and "
+                f"there are {fewest}: intervals are infinite; pass at most coverage={most:.3f}, or fit to more rows",
+                UserWarning,
+                stacklevel=3,
+            )
 
     def sample(self, X: Any, num_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Evaluate functions drawn from the ensemble, with replacement.
