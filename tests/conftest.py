@@ -2,6 +2,7 @@
 compiled, since the parts one by one would cost a compilation each."""
 
 import os
+import time
 from pathlib import Path
 
 import equinox as eqx
@@ -122,3 +123,13 @@ init = eqx.filter_jit(lambda belief, key, x: belief.init(key, x))
 update = eqx.filter_jit(lambda belief, state, batch, key: belief.update(state, batch, key))
 forward = eqx.filter_jit(lambda belief, state, x, key: belief.forward(state, key, x, shared=True))
 observe = eqx.filter_jit(lambda belief, state, batch: belief.observe(state, batch))
+
+
+def until(happens, process=None, seconds=600):
+    """Wait for a condition, while a process runs."""
+    deadline = time.monotonic() + seconds
+    while not (found := happens()):
+        assert time.monotonic() < deadline, "waited for too long"
+        assert process is None or process.poll() is None, process.communicate()
+        time.sleep(0.1)
+    return found

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from conftest import until
 from priorax.training.checkpoint import Checkpoints
 from priorax.training.run_files import read_episodes
 
@@ -36,16 +37,6 @@ SETTINGS = {
     "num_members": 3,
 }
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
-
-
-def until(happens, process=None):
-    """Wait for a condition, while a process runs."""
-    deadline = time.monotonic() + PATIENCE
-    while not (found := happens()):
-        assert time.monotonic() < deadline, "waited for too long"
-        assert process is None or process.poll() is None, process.communicate()
-        time.sleep(0.1)
-    return found
 
 
 def session_of(leader):

@@ -3,12 +3,11 @@
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from conftest import sweep_row, write_sweep
+from conftest import sweep_row, until, write_sweep
 from priorax.analysis.parallel import Task, climb
 from priorax.experiments import (
     ablation,
@@ -63,20 +62,14 @@ def test_workers_end_when_the_process_that_started_them_is_killed():
     parent = subprocess.Popen([sys.executable, "-c", program])
     children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
     try:
-        eventually(lambda: len(children.read_text().split()) == 2)  # the worker, and what tracks its resources
+        until(lambda: len(children.read_text().split()) == 2, seconds=120)  # the worker, and what tracks its resources
         started = [Path("/proc", child) for child in children.read_text().split()]
-        eventually(lambda: any(len(list((child / "task").iterdir())) > 1 for child in started))  # it has its threads
+        # the worker has its threads
+        until(lambda: any(len(list((child / "task").iterdir())) > 1 for child in started), seconds=120)
     finally:
         parent.kill()
         parent.wait()
-    eventually(lambda: not any(child.exists() for child in started))
-
-
-def eventually(holds, seconds=120):
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.1)
+    until(lambda: not any(child.exists() for child in started), seconds=120)
 
 
 def test_what_is_known_is_not_run():

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from priorax.beliefs.base import BeliefState
+from priorax.beliefs.base import Batch, BeliefState
 from priorax.beliefs.wrapper import Wrapper
 
 
@@ -37,6 +37,16 @@ class Bonus(Wrapper):
         Returns:
             One bonus per input.
         """
+
+    @abc.abstractmethod
+    def _seen(self, state: BeliefState, rows: Any, weight: Float[Array, " batch"]) -> PyTree:
+        """Compute `aux` after inputs were seen, each once, with weights."""
+
+    def observe(self, state: BeliefState, batch: Batch) -> BeliefState:
+        # each example is seen once, in stream 0
+        state = self.base.observe(state, batch)
+        rows = batch.x if batch.shared else jax.tree.map(lambda leaf: leaf[0], batch.x)
+        return state._replace(aux=self._seen(state, rows, batch.weight[0]))
 
     def bonus(self, state: BeliefState, x: Any) -> Float[Array, ""]:
         """Compute the bonus at ONE input.

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Integer, Num, PRNGKeyArray, PyTree
 
-from priorax.beliefs.base import Batch, Belief, BeliefState, check_number
+from priorax.beliefs.base import Belief, BeliefState, check_number
 from priorax.beliefs.bonus import Bonus
 from priorax.checks import non_negative, positive, positive_int
 
@@ -274,8 +274,5 @@ class Counts(Bonus):
     def reward_bonus(self, state: BeliefState, x: Any) -> Float[Array, " batch"]:
         return jax.vmap(lambda row: self.bonus(state, row))(x)
 
-    def observe(self, state: BeliefState, batch: Batch) -> BeliefState:
-        # each example is counted once, in stream 0
-        state = self.base.observe(state, batch)
-        rows = batch.x if batch.shared else jax.tree.map(lambda leaf: leaf[0], batch.x)
-        return state._replace(aux=self.density.add(state.aux, rows, batch.weight[0]))
+    def _seen(self, state: BeliefState, rows: Any, weight: Float[Array, " batch"]) -> PyTree:
+        return self.density.add(state.aux, rows, weight)

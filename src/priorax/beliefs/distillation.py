@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from priorax.beliefs.base import Batch, Belief, BeliefState, check_number, plain_batch
+from priorax.beliefs.base import Belief, BeliefState, check_number, plain_batch
 from priorax.beliefs.bonus import Bonus
 from priorax.beliefs.ensemble import Ensemble
 from priorax.checks import non_negative
@@ -92,11 +92,8 @@ class Distillation(Bonus):
         square = jnp.where(state.aux.visits > 0, state.aux.square, 1.0)
         return self.bonus_scale * self.error(state, x) / jnp.sqrt(jnp.maximum(square, TINY))
 
-    def observe(self, state: BeliefState, batch: Batch) -> BeliefState:
-        # each example is learned from once, in stream 0
-        state = self.base.observe(state, batch)
-        rows = batch.x if batch.shared else jax.tree.map(lambda leaf: leaf[0], batch.x)
-        weight, known = batch.weight[0], state.aux
+    def _seen(self, state: BeliefState, rows: Any, weight: Float[Array, " batch"]) -> Distilled:
+        known = state.aux
         zeros = jnp.zeros((weight.shape[0], self.predictor.num_outputs))
         examples = plain_batch(rows, zeros, self.predictor.num_streams)
         examples = eqx.tree_at(lambda batch: batch.weight, examples, examples.weight * weight)
@@ -106,7 +103,7 @@ class Distillation(Bonus):
         visits = known.visits + new
         squares = jnp.sum(weight * self.error(state, rows) ** 2)
         square = known.square + (squares - new * known.square) / jnp.maximum(visits, 1.0)
-        return state._replace(aux=Distilled(moved, visits, square))
+        return Distilled(moved, visits, square)
 
 
 TINY = 1e-30

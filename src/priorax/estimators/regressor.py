@@ -307,7 +307,6 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
         """
         asked = self._asked(X)
         fraction("coverage", coverage)
-        self._warn_of_infinite(coverage)
         if one_of("method", method, ("scaled", "jackknife")) == "scaled":
             mean, epistemic, aleatoric = self._spread(asked)
             quantiles = [
@@ -315,27 +314,29 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
                 for rows, scale in zip(self._out_of_bag(), self.noise_scale_, strict=True)
             ]
             half = np.hypot(epistemic, aleatoric) * np.array(quantiles)
-            return self._shown(X, self._unscale(mean - half)), self._shown(X, self._unscale(mean + half))
-        members, unseen = self._members(asked), self._unseen()
-        bounds = []
-        for j, rows in enumerate(self._out_of_bag()):
-            used = unseen.any(axis=1) & (rows.weight > 0)
-            residual = np.abs(rows.residual[used])
-            bounds.append(jackknife_after_bootstrap(members[..., j], unseen[used], residual, coverage))
-        low, high = np.moveaxis(np.array(bounds), 0, -1)
+            low, high = mean - half, mean + half
+        else:
+            members, unseen = self._members(asked), self._unseen()
+            bounds = []
+            for j, rows in enumerate(self._out_of_bag()):
+                used = unseen.any(axis=1) & (rows.weight > 0)
+                residual = np.abs(rows.residual[used])
+                bounds.append(jackknife_after_bootstrap(members[..., j], unseen[used], residual, coverage))
+            low, high = np.moveaxis(np.array(bounds), 0, -1)
+        if np.any(np.isinf(high)):
+            self._warn_of_infinite(coverage)
         return self._shown(X, self._unscale(low)), self._shown(X, self._unscale(high))
 
     def _warn_of_infinite(self, coverage: float) -> None:
-        """Warn if there are too few rows that members did not see for the coverage."""
+        """Warn that there are too few rows that members did not see for the coverage."""
         fewest = min(int(np.sum(rows.weight > 0)) for rows in self._out_of_bag())
-        if coverage * (fewest + 1) > fewest + 1e-9:
-            most, needed = np.floor(1000 * fewest / (fewest + 1)) / 1000, np.ceil(coverage / (1 - coverage))
-            warnings.warn(
-                f"coverage={coverage} needs {needed:.0f} rows that members did not see, and "
-                f"there are {fewest}: intervals are infinite; pass at most coverage={most:.3f}, or fit to more rows",
-                UserWarning,
-                stacklevel=3,
-            )
+        most, needed = np.floor(1000 * fewest / (fewest + 1)) / 1000, np.ceil(coverage / (1 - coverage))
+        warnings.warn(
+            f"coverage={coverage} needs {needed:.0f} rows that members did not see, and "
+            f"there are {fewest}: intervals are infinite; pass at most coverage={most:.3f}, or fit to more rows",
+            UserWarning,
+            stacklevel=3,
+        )
 
     def sample(self, X: Any, num_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Evaluate functions drawn from the ensemble, with replacement.

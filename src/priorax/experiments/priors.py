@@ -24,8 +24,8 @@ from priorax.fitting import fit
 from priorax.networks import MLP, FourierCode, Network
 from priorax.noise import Gaussian
 from priorax.priors import Constant, Linear, RandomFourier, UnitSize
-from priorax.report.intervals import mean_interval, median_interval
-from priorax.report.learning_times import seeds_of
+from priorax.report.intervals import mean_interval
+from priorax.report.learning_times import seeds_of, time_words
 from priorax.report.plots import BAND, MEAN, SAMPLE, panels
 from priorax.report.rows import Row, where
 
@@ -252,20 +252,10 @@ def summary(rows: list[Row]) -> list[tuple[str, ...]]:
     for name in names:
         found = [seeds_of(rows, name=name, env=env, size=size) for env, size in seas]
         if any(found):
-            table.append((f"DeepSea: {name}", *map(_times, found), *("" for _ in PLACES)))
+            table.append((f"DeepSea: {name}", *map(time_words, found), *("" for _ in PLACES)))
     for name in REGRESSION:
         mine = where(rows, name="regression", prior=name)
         if mine:
             lost = [mean_interval([-row["relative"] for row in where(mine, place=place)]) for place in PLACES]
             table.append((f"regression: {name}", *("" for _ in seas), *(each.words(".2f") for each in lost)))
     return table
-
-
-def _times(found: list[float]) -> str:
-    if not found:
-        return ""
-    learned = sum(np.isfinite(found))
-    words = median_interval(found).words()
-    return (
-        words if learned == len(found) else f"{words}, {learned} of {len(found)}" if learned else f"0 of {len(found)}"
-    )

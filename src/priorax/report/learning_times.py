@@ -121,12 +121,19 @@ def median_table(rows: Sequence[Row], labels: Mapping[str, str]) -> list[tuple[s
     table = [("method", *(f"N={size}" for size in sizes))]
     for name, label in labels.items():
         if any(row["name"] == name for row in rows):
-            table.append((label, *(_cell(seeds_of(rows, name=name, size=size)) for size in sizes)))
+            table.append((label, *(time_words(seeds_of(rows, name=name, size=size)) for size in sizes)))
     return table
 
 
-def _cell(found: list[float]) -> str:
-    """`median [low, high]`, and how many learned if not all did."""
+def time_words(found: list[float]) -> str:
+    """Format learning times: `median [low, high]`, and how many learned if not all did.
+
+    Args:
+        found: The learning times, as of `seeds_of`.
+
+    Returns:
+        The words; none without times.
+    """
     if not found:
         return ""
     learned = int(np.sum(np.isfinite(found)))
