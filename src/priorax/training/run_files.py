@@ -14,7 +14,7 @@ from priorax.files import BadFile
 from priorax.training.records import Episode
 from priorax.version import __version__
 
-FORMAT = 4
+FORMAT = 5
 """Format version of the files of a run; a run of another format cannot be resumed."""
 
 
