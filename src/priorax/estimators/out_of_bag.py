@@ -121,6 +121,18 @@ def conformal_quantile(values: np.ndarray, level: float, weight: np.ndarray | No
     return float(values[order][np.argmax(reached)]) if np.any(reached) else np.inf
 
 
+def rows_for(coverage: float) -> int:
+    """Compute the number of rows below which `conformal_quantile` is infinite.
+
+    Args:
+        coverage: Nominal coverage.
+
+    Returns:
+        The number of rows.
+    """
+    return int(np.ceil(coverage / (1 - coverage) - 1e-9))
+
+
 def jackknife_after_bootstrap(
     values: Float[np.ndarray, "member row"],
     unseen: Bool[np.ndarray, "train member"],

@@ -22,6 +22,7 @@ from priorax.estimators.out_of_bag import (
     log_loss,
     noise_scale,
     out_of_bag,
+    rows_for,
     scores,
 )
 from priorax.estimators.standardising import moments, standardised
@@ -330,9 +331,9 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
     def _warn_of_infinite(self, coverage: float) -> None:
         """Warn that there are too few rows that members did not see for the coverage."""
         fewest = min(int(np.sum(rows.weight > 0)) for rows in self._out_of_bag())
-        most, needed = np.floor(1000 * fewest / (fewest + 1)) / 1000, np.ceil(coverage / (1 - coverage))
+        most = np.floor(1000 * fewest / (fewest + 1)) / 1000
         warnings.warn(
-            f"coverage={coverage} needs {needed:.0f} rows that members did not see, and "
+            f"coverage={coverage} needs {rows_for(coverage)} rows that members did not see, and "
             f"there are {fewest}: intervals are infinite; pass at most coverage={most:.3f}, or fit to more rows",
             UserWarning,
             stacklevel=3,

@@ -1,5 +1,6 @@
 """Scores of a model on rows with a known target, and the report page."""
 
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,6 +9,7 @@ from priorax.checks import short_number
 from priorax.estimators import Uncertainty
 from priorax.estimators.encoding import Column, Table
 from priorax.estimators.explaining import MAX_COLUMNS
+from priorax.estimators.out_of_bag import rows_for
 from priorax.report import calibration as calibrations
 from priorax.report.calibration import Calibration
 from priorax.report.table_page import DoubtfulRow, TablePage
@@ -43,7 +45,9 @@ def intervals(estimator: Any, table: Table, level: float) -> Interval:
     Raises:
         ValueError: If the model was fitted to too few rows for the level.
     """
-    low, high = estimator.predict_interval(table, coverage=level)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*intervals are infinite", category=UserWarning)  # refused below
+        low, high = estimator.predict_interval(table, coverage=level)
     if not np.all(np.isfinite(low)):
         refuse_level(level, 0)
     return Interval(level, low, high)
@@ -59,7 +63,7 @@ def refuse_level(level: float, rows: int) -> None:
     Raises:
         ValueError: If there are too few.
     """
-    needed = int(np.ceil(level / (1 - level) - 1e-9))
+    needed = rows_for(level)
     if rows < needed:
         raise ValueError(
             f"interval={level:g} needs at least {needed} training rows that some members did not see; pass a lower "
