@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 
 import pytest
 from PIL import Image
@@ -210,6 +211,20 @@ def test_a_scale_is_proposed(capsys):
     assert main(["scale", "--env", "deep_sea", "--size", "6", "--steps", "200"]) == 0
     out = capsys.readouterr().out
     assert "proposed prior_scale" in out and "prior_scale=auto" in out
+
+
+def test_what_has_no_effect_is_said_and_a_chosen_scale_is_told(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    words = ["train", "--env", "deep_sea", "--size", "3", "--episodes", "2", "--set"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        assert main([*words, "prior_scale=3", "--agent", "bs", "--out", str(tmp_path / "bs")]) == 0
+    error = capsys.readouterr().err
+    assert error.startswith("warning: prior_scale=3.0 has no effect on agent='bs'") and ".py" not in error
+    assert main([*words, "prior_scale=auto", "--out", str(tmp_path / "bsp")]) == 0
+    assert re.search(r"prior_scale=auto: \d", capsys.readouterr().out)
+    assert main(["train", "--env", "cartpole_swingup", "--size", "3"]) == 2
+    assert "--size 3 has no effect on --env cartpole_swingup, which has no size" in capsys.readouterr().err
 
 
 def test_bsuite_is_run_and_scored(capsys, tmp_path):

@@ -305,6 +305,16 @@ def test_an_observation_that_is_not_finite_is_refused():
         agent.predict(np.array([0.0, np.nan, 0.0, 0.0]))
 
 
+def test_states_that_do_not_exist_and_ragged_observations_are_refused():
+    agent = Explorer("deep_sea", size=3, **FEW)
+    assert agent.predict(8) in (0, 1) and agent.predict(np.array([0.0, 8.0])).shape == (2,)
+    for wrong in (9, -1, 1.5, [0, 9]):
+        with pytest.raises(ValueError, match="is no state of the environment; pass whole numbers from 0 to 8"):
+            agent.predict(wrong)
+    with pytest.raises(ValueError, match="obs has parts of different shapes"):
+        agent.predict([[0, 1], [0]])
+
+
 def test_what_was_learned_is_used_without_the_environment(tmp_path):
     """Of an object, whose code no file holds: numbering, shapes and values are in the folder."""
     agent = Explorer(Corridor, **FEW).learn(40)

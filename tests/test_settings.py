@@ -13,7 +13,7 @@ import pytest
 from priorax import names
 from priorax.agents import PRESETS, AgentSpec, Settings, agent_spec, agents, build, register, registry, settings
 from priorax.agents.setting_values import checked, from_json, hints, meanings, parse
-from priorax.agents.settings import EnsembleSettings, QSettings
+from priorax.agents.settings import INERT, EnsembleSettings, QSettings
 from priorax.envs.inputs import Inputs
 from priorax.envs.interface import Interface, Sight, TaskSpec, interface_of_environment
 from priorax.envs.jax.cartpole import CartpoleSwingup
@@ -231,6 +231,33 @@ def test_what_means_nothing_is_refused_before_anything_is_built(agent, changes, 
         settings(agent, **changes)
 
 
+@pytest.mark.parametrize(
+    ("agent", "changes", "words"),
+    [
+        ("bs", {"prior_scale": 3}, r"prior_scale=3\.0 has no effect on agent='bs' with prior='none'; change prior too"),
+        ("bsp", {"fourier_lengthscale": 0.1}, r"fourier_lengthscale=0\.1 has no effect .* fourier_features=0"),
+        ("eps_greedy", {"epsilon": None, "epsilon_episodes": 5}, "epsilon_episodes=5 has no effect .* epsilon=None"),
+        ("bsp", {"lowest": -2.0}, r"lowest=-2\.0 has no effect .* head='scalar'"),
+    ],
+)
+def test_a_setting_that_another_one_disables_is_warned_of(agent, changes, words):
+    with pytest.warns(UserWarning, match=words):
+        settings(agent, **changes)
+
+
+def test_a_setting_that_has_its_effect_is_not_warned_of():
+    settings("bs", prior="network", prior_scale=3)
+    settings("bsp", fourier_features=8, fourier_lengthscale=0.1)
+    settings("c51", lowest=-2.0)
+    settings("d4pg", lowest=-2.0)
+
+
+def test_settings_that_may_have_no_effect_exist_beside_the_ones_that_disable_them():
+    both = [set(hints(spec.settings)) for spec in agents().values()]
+    for name, (other, values) in INERT.items():
+        assert any({name, other} <= mine for mine in both) and values, name
+
+
 @pytest.mark.parametrize("agent", ["dropout", "rlsvi", "d4pg"])
 def test_a_preset_for_pictures_is_refused_by_agents_without_a_torso(agent):
     with pytest.raises(ValueError, match=f"preset='small' is for agents with the setting torso.*agent='{agent}'"):
@@ -334,6 +361,7 @@ def test_the_command_line_shows_agents_and_the_settings_of_one(capsys):
     assert main(["agents", "psrl"]) == 0
     out = capsys.readouterr().out
     assert "concentration" in out and "prior_scale" not in out and "swingup" in out
+    assert all(len(line) <= 80 for line in out.splitlines())
     assert main(["agents", "psrl", "--preset", "swingup"]) == 0
     assert "0.98" in capsys.readouterr().out
     assert main(["agents", "--preset", "swingup"]) == 2

@@ -13,6 +13,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Column
 
 console = Console()
 """Standard output."""
@@ -56,8 +57,12 @@ def count_bar(total: int, name: str, to: Console = console) -> Iterator[Callable
     Yields:
         A function that takes the number of items done and a note to show beside the bar.
     """
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with _shown(Progress(*columns, TimeRemainingColumn(), TextColumn("{task.fields[note]}"), console=to)) as bar:
+    wide = to.width >= 120
+    count = MofNCompleteColumn(table_column=Column(no_wrap=True, min_width=2 * len(str(total)) + 1))
+    remaining = TimeRemainingColumn(table_column=Column(no_wrap=True, min_width=7))
+    columns = (TextColumn("{task.description}"), BarColumn(40 if wide else 6), count)
+    more = (TimeElapsedColumn(), remaining) if wide else (remaining,)
+    with _shown(Progress(*columns, *more, TextColumn("{task.fields[note]}"), console=to)) as bar:
         task = bar.add_task(name, total=total, note="")
         yield lambda done, note: bar.update(task, completed=done, note=note)
 

@@ -21,7 +21,7 @@ from priorax import names
 from priorax.agents.base import Agent
 from priorax.agents.presets import PRESETS, Preset
 from priorax.agents.setting_values import checked, hints
-from priorax.agents.settings import Settings
+from priorax.agents.settings import INERT, Settings
 from priorax.checks import one_of
 from priorax.envs.interface import Interface, TaskSpec
 
@@ -196,7 +196,23 @@ def settings(agent: str | AgentSpec, preset: str = "tuned", **changes: Any) -> S
         raise ValueError(
             "prior_scale='auto' needs an environment, which is unknown here; run `priorax scale`, and pass its proposal"
         )
-    return spec.settings(**{**base, **typed})
+    usual, found = spec.settings(**base), spec.settings(**{**base, **typed})
+    for name in typed:
+        if getattr(found, name) != getattr(usual, name):
+            _warn_if_inert(spec, found, name)
+    return found
+
+
+def _warn_if_inert(spec: AgentSpec, found: Settings, name: str) -> None:
+    """Warn if a changed setting has no effect beside the value of another one."""
+    other, values = INERT.get(name, ("", ()))
+    if values and getattr(found, other, None) in values and other in hints(spec.settings):
+        value = getattr(found, other)
+        warnings.warn(
+            f"{name}={getattr(found, name)!r} has no effect on agent={spec.name!r} with {other}={value!r}; "
+            f"change {other} too, or leave {name} out",
+            stacklevel=3,
+        )
 
 
 def setting_of(spec: AgentSpec, name: str) -> str:

@@ -20,6 +20,33 @@ BONUS_AT = ("insertion", "learning")
 L2_READINGS = ("posterior", "coefficient")
 TARGET_INDICES = ("fresh", "same")
 
+INERT: dict[str, tuple[str, tuple[object, ...]]] = {
+    **dict.fromkeys(
+        ("prior_scale", "prior_gain", "prior_bias", "prior_widths", "prior_activation", "prior_unit", "prior_ratio"),
+        ("prior", ("none",)),
+    ),
+    "prior_advantage": ("dueling", (False,)),
+    "fourier_lengthscale": ("fourier_features", (0,)),
+    "fourier_grouped": ("fourier_features", (0,)),
+    "importance": ("priority", (0.0,)),
+    "inverse_temperature": ("optimizer", ("adam", "rmsprop")),
+    "bias_factor": ("optimizer", ("adam", "rmsprop")),
+    "lowest": ("head", ("scalar", "qr")),
+    "highest": ("head", ("scalar", "qr")),
+    "epsilon_episodes": ("epsilon", (None,)),
+    "epsilon_ladder": ("epsilon", (None,)),
+    "shared_torso": ("torso", ("none",)),
+    "features": ("torso", ("none",)),
+    "precision": ("torso", ("none",)),
+    "l2_reading": ("l2", (0.0,)),
+    "bonus": ("bonus_scale", (0.0,)),
+    "bonus_at": ("bonus_scale", (0.0,)),
+    "first_count": ("bonus", ("distillation",)),
+    "predictor_rate": ("bonus", ("counts",)),
+    "predictor_outputs": ("bonus", ("counts",)),
+}
+"""Settings that have no effect while another one has one of these values: by name, the other and its values."""
+
 
 def check_widths(name: str, widths: tuple[int, ...]) -> None:
     """Check the units of hidden layers.

@@ -96,7 +96,7 @@ def _arrays(arrays: Mapping[str, np.ndarray]) -> Facts:
     for name, array in arrays.items():
         groups.setdefault(_purpose(name), []).append(array)
     return [
-        (purpose, f"{sum(array.size for array in mine):,} numbers in {len(mine)} arrays")
+        (purpose, f"{sum(array.size for array in mine):,} numbers in {len(mine)} array{'s' * (len(mine) > 1)}")
         for purpose, mine in groups.items()
     ]
 
@@ -115,7 +115,7 @@ PURPOSES = {
 
 
 def _purpose(name: str) -> str:
-    return next((purpose for part, purpose in PURPOSES.items() if part in name), "else")
+    return next((purpose for part, purpose in PURPOSES.items() if part in name), "counters and random keys")
 
 
 def _bytes(paths: Iterable[Path]) -> str:

@@ -5,6 +5,7 @@ Errors are printed as one line; pass `--debug` to see the traceback. Exit codes:
 """
 
 import sys
+import warnings
 from typing import Any
 
 import tyro
@@ -36,7 +37,10 @@ def main(arguments: list[str] | None = None) -> int:
     command = parse(arguments)
     try:
         _enable_cache()
-        return RUN[type(command)](command)
+        with warnings.catch_warnings():
+            if not debug:
+                warnings.showwarning = _show_warning
+            return RUN[type(command)](command)
     except KeyboardInterrupt:
         Console(stderr=True).print("interrupted; all files are complete")
         return 130
@@ -46,6 +50,11 @@ def main(arguments: list[str] | None = None) -> int:
         words = as_options(command, str(error))
         Console(stderr=True).print(f"[bold red]error:[/] {escape(words)}", highlight=False)
         return 2 if isinstance(error, ValueError | TypeError) else 1
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Print a warning as errors are printed, without the line of code that it came from."""
+    Console(stderr=True).print(f"[bold yellow]warning:[/] {escape(str(message))}", highlight=False)
 
 
 def _enable_cache() -> None:

@@ -113,7 +113,7 @@ class Train:
     """Name of the agent (default bsp); `priorax agents` lists them, `priorax agents NAME` shows the settings of one."""
     env: str | None = None
     """Name of the environment (default deep_sea), or of another library's: gymnasium:CartPole-v1, gymnax:CartPole-v1,
-    bsuite:deep_sea/3; `priorax train --help` lists them."""
+    bsuite:deep_sea/3; `priorax environments` lists them."""
     game: str | None = None
     """Game of --env atari: Freeway, MontezumaRevenge, or any other (extra `atari`)."""
     size: int | None = None
@@ -122,7 +122,8 @@ class Train:
     seed: int | None = None
     """Random seed (default 0)."""
     episodes: int | None = None
-    """Number of episodes (default 2000, unless --steps is given)."""
+    """Number of episodes (default 2000, unless --steps is given). With several lanes a run ends when this number is
+    reached, and the episodes that end in the same step are counted too."""
     steps: int | None = None
     """Number of actions, over all lanes (default 100000 from pixels, in Gymnasium and bsuite, unless --episodes is
     given)."""

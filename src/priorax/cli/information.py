@@ -67,12 +67,11 @@ def show_agents(command: Agents) -> int:
 
     spec = agent_spec(command.name)
     values, others = _values(spec, command.preset)
-    header = ("setting", "type", *((command.preset,) if command.preset else ("default", "in presets")), "meaning")
-    table = Table(*header, title=_title(spec))
+    table = Table("setting", command.preset or "default", "meaning", title=_title(spec))
     words = meanings(spec.settings)
     for name, value in values.items():
-        shown = (value,) if command.preset else (value, others.get(name, ""))
-        table.add_row(*map(escape, (name, type_name(spec.settings, name), *shown, words[name])))
+        more = type_name(spec.settings, name) + (f"; in presets: {others[name]}" if name in others else "")
+        table.add_row(escape(name), escape(value), f"{escape(words[name])}\n[dim]{escape(more)}[/]".strip())
     console.print(table)
     say(f"change them with: priorax train --agent {spec.name} --set NAME=VALUE ...")
     return 0

@@ -74,7 +74,7 @@ def _run(command: Any, before: Mapping[str, Any], more: dict[str, Any]) -> int:
     where = more.get("backend") or before.get("backend") or choose_backend(arguments["env"])
     by_episodes = arguments["steps"] is None and (arguments.get("episodes") is not None or where == "scan")
     total = (arguments.get("episodes") or DEFAULT_EPISODES) if by_episodes else arguments["steps"] or DEFAULT_STEPS
-    size = "" if arguments.get("game") or ":" in arguments["env"] else f" {arguments['size']}"
+    size = f" {arguments['size']}" if _sized(arguments["env"]) else ""
     try:
         with count_bar(
             total, f"{arguments['agent']} on {arguments.get('game') or arguments['env']}{size}", shown
@@ -157,6 +157,8 @@ def _arguments(command: Any, defaults: Mapping[str, Any]) -> tuple[Path, dict[st
     if command.resume is not None:
         return command.resume, resumed(command.resume, given, changes, defaults)
     arguments = {**defaults, **given, "changes": changes}
+    if "size" in given and not _sized(arguments["env"]):
+        raise ValueError(f"size={given['size']} has no effect on env={arguments['env']!r}, which has no size; omit it")
     return command.out or _default_folder(arguments), arguments
 
 
@@ -165,8 +167,15 @@ def _shown(command: Any) -> Console:
     return Console(stderr=True) if command.json else console
 
 
+def _sized(env: str) -> bool:
+    """Whether an environment has a size."""
+    from priorax.envs.registry import environment_spec
+
+    return environment_spec(env).sized
+
+
 def _default_folder(arguments: dict[str, Any]) -> Path:
-    """Get the default folder; only built-in environments have a size."""
+    """Get the default folder."""
     name = arguments.get("game") or arguments["env"].replace(":", "-").replace("/", "-")
-    size = "" if arguments.get("game") or ":" in arguments["env"] else f"-{arguments['size']}"
+    size = f"-{arguments['size']}" if _sized(arguments["env"]) else ""
     return Path("runs") / f"{arguments['agent']}-{name}{size}-{arguments['seed']}"

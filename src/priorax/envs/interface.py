@@ -58,7 +58,13 @@ class Sight:
         """
         if self.parts is not None:
             return _flat(self.parts, obs)
-        found = np.asarray(obs)
+        try:
+            found = np.asarray(obs)
+        except ValueError as error:  # NumPy's words are about arrays, not about observations
+            raise ValueError(
+                f"obs has parts of different shapes, but the environment has observations of shape {self.shape}; pass "
+                "one observation or a batch"
+            ) from error
         batch = found.shape[: max(found.ndim - len(self.shape), 0)]
         if len(batch) > 1 or found.shape[len(batch) :] != self.shape:
             raise ValueError(
@@ -127,7 +133,17 @@ class Interface:
         found = self.sight(obs)
         if np.issubdtype(found.dtype, np.inexact) and not np.isfinite(found).all():
             raise ValueError("obs contains NaN or infinity; pass finite observations")
+        if self.num_states is not None and not self.sight.one_hot:
+            self._check_states(np.asarray(obs))
         return (found[None], True) if found.shape == self.sight.frame_shape else (found, False)
+
+    def _check_states(self, given: np.ndarray) -> None:
+        first, last = self.sight.first_state, self.sight.first_state + (self.num_states or 0) - 1
+        wrong = given[(given != np.floor(given)) | (given < first) | (given > last)]
+        if wrong.size:
+            raise ValueError(
+                f"obs={wrong.flat[0]} is no state of the environment; pass whole numbers from {first} to {last}"
+            )
 
     def task_spec(self, optimal_values: Any = None) -> TaskSpec:
         """Get the specification for building an agent.

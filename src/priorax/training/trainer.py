@@ -272,7 +272,7 @@ def train(
         evaluation_episodes: Episodes of each evaluation.
         deploy: How actions are chosen in evaluations, as in `Policy.predict`.
         report: Function called regularly with the progress.
-        announce: Function called with advice on the prior scale.
+        announce: Function called with the chosen prior scale (prior_scale="auto") and with advice on it.
         probe: Function called with the backend between rounds of steps; its results are collected in `Result.probes`.
         stop: Function called with all episodes so far; the run stops when it returns True.
 
@@ -301,6 +301,8 @@ def train(
             workers=workers,
         )
         stack.callback(setup.backend.close)
+        if announce is not None and (changes or {}).get("prior_scale") == "auto":
+            announce(f"prior_scale=auto: {getattr(setup.settings, 'prior_scale', None):.3g} (see `priorax scale`)")
         if episodes is None and steps is None:
             episodes, steps = (DEFAULT_EPISODES, None) if setup.backend.name == "scan" else (None, DEFAULT_STEPS)
         if stop_when_learned and not setup.backend.tells_regret:
