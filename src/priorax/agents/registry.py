@@ -196,9 +196,9 @@ def settings(agent: str | AgentSpec, preset: str = "tuned", **changes: Any) -> S
         raise ValueError(
             "prior_scale='auto' needs an environment, which is unknown here; run `priorax scale`, and pass its proposal"
         )
-    usual, found = spec.settings(**base), spec.settings(**{**base, **typed})
+    found, usual = spec.settings(**{**base, **typed}), (spec.settings(), spec.settings(**base))
     for name in typed:
-        if getattr(found, name) != getattr(usual, name):
+        if getattr(found, name) not in [getattr(each, name) for each in usual]:
             _warn_if_inert(spec, found, name)
     return found
 
