@@ -65,7 +65,7 @@ NEEDS = (
 
 
 def ladders(budget: str) -> list[Any]:
-    """List all seeds of all agents, variant by variant.
+    """List all agents at all seeds, variant by variant.
 
     Args:
         budget: Size of the experiment, `quick` or `full`.
@@ -78,9 +78,9 @@ def ladders(budget: str) -> list[Any]:
         [[_task(agent, seed, EPISODES[budget][form], form)]]
         for form, (_, agents) in FORMS.items()
         if form in EPISODES[budget]
+        for seed in SEEDS[budget]
         for agent in agents
         if agent not in left_out
-        for seed in SEEDS[budget]
     ]
 
 

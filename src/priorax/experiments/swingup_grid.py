@@ -29,7 +29,10 @@ GRIDS: dict[str, list[Changes]] = {
     "d4pg": grid(action_noise=(0.1, 0.3, 1.0), **_SHARED),
 }
 """Twelve settings of each agent. Epsilon is annealed to zero over 2,000 episodes."""
-CHOSEN: dict[str, Changes] = {"bsp": {"prior_scale": 5.0, "learning_rate": 1e-3, "n_step": 3}}
+CHOSEN: dict[str, Changes] = {
+    "bsp": {"prior_scale": 5.0, "learning_rate": 1e-3, "n_step": 3},
+    "bs": {"target_period": 10, "learning_rate": 1e-3, "n_step": 3},
+}
 """What `best` chooses from the committed rows (`results/swingup_grid_full.csv`), by agent; a test compares the two."""
 FIXED: dict[str, Changes] = {"bsp": {"num_members": 10}, "bs": {"num_members": 10}}
 """Ensembles have half the members of the preset here, to save time."""
