@@ -322,7 +322,7 @@ class Watch:
 
     priorax watch --agent bsp,eps_greedy --size 20 --out exploration.html
 
-    priorax watch runs/bsp-cartpole_swingup_wide-10-0 --out episode.gif
+    priorax watch runs/bsp-cartpole_swingup_wide-0 --out episode.gif
     """
 
     run: Annotated[Path | None, tyro.conf.Positional] = None
