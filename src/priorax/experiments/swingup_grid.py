@@ -32,6 +32,7 @@ GRIDS: dict[str, list[Changes]] = {
 CHOSEN: dict[str, Changes] = {
     "bsp": {"prior_scale": 5.0, "learning_rate": 1e-3, "n_step": 3},
     "bs": {"target_period": 10, "learning_rate": 1e-3, "n_step": 3},
+    "eps_greedy": {"epsilon": 1.0, "learning_rate": 1e-3, "n_step": 5},
 }
 """What `best` chooses from the committed rows (`results/swingup_grid_full.csv`), by agent; a test compares the two."""
 FIXED: dict[str, Changes] = {"bsp": {"num_members": 10}, "bs": {"num_members": 10}}
