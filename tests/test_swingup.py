@@ -170,7 +170,7 @@ def test_full_figure_5_leaves_out_agents_without_chosen_settings(monkeypatch):
     monkeypatch.setattr(swingup_grid, "CHOSEN", {})
     assert agents() == {"bsp", "bsp plain"}
     monkeypatch.setattr(swingup_grid, "CHOSEN", {agent: {"n_step": 5} for agent in swingup_grid.GRIDS})
-    assert agents() == {"bsp", "bsp plain", "bs", "eps_greedy", "d4pg"}
+    assert agents() == {"bsp", "bsp plain", "ensemble", "bs", "eps_greedy", "d4pg"}
 
 
 def test_the_chosen_settings_are_the_best_of_the_committed_rows():

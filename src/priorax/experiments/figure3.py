@@ -22,8 +22,8 @@ from priorax.report.learning_times import median_table, times_figure
 from priorax.report.looks import looks_of
 from priorax.report.rows import Row
 
-METHODS = ("bsp", "bsp paper", "bsr", "bs", "eps_greedy", "eps_greedy long")
-SEARCHED = ("bsr", "bs", "eps_greedy")
+METHODS = ("bsp", "bsp paper", "bsr", "bs", "ensemble", "eps_greedy", "eps_greedy long")
+SEARCHED = ("bsr", "bs", "ensemble", "eps_greedy")
 FIRST_SEED = 200
 """First seed; no setting was chosen on these seeds."""
 SIZES: dict[str, dict[str, tuple[int, ...]]] = {

@@ -3,10 +3,11 @@ episodes.
 
 Curves are returns of the deployed policy in separate episodes, without exploration noise. All agents share the preset
 `swingup` (code of observations, network, discount, replay, action repeat) and have the best of their twelve settings
-of the equal search (`swingup_grid`); BS is BSP without priors and with the bootstrap; D4PG has continuous pushes. A
-further line is BSP with networks on the plain observation, without Fourier features. `quick` has a variant with a wider
-rewarded region (cos theta > 0.8, |x| < 0.5); D4PG with the control suite's smooth reward shows that it fails at
-exploration and not at learning. The paper states neither the number of episodes nor the hyperparameters.
+of the equal search (`swingup_grid`); BS is BSP without priors and with the bootstrap, `ensemble` has neither and
+the settings of BS; D4PG has continuous pushes. A further line is BSP with networks on the plain
+observation, without Fourier features. `quick` has a variant with a wider rewarded region (cos theta > 0.8, |x| < 0.5);
+D4PG with the control suite's smooth reward shows that it fails at exploration and not at learning. The paper states
+neither the number of episodes nor the hyperparameters.
 """
 
 from typing import Any
@@ -19,7 +20,7 @@ from priorax.report.looks import LOOKS as ALL_LOOKS
 from priorax.report.plots import legend_below, panels
 from priorax.report.rows import Row, where
 
-AGENTS = ("bsp", "bsp plain", "bs", "eps_greedy", "d4pg")
+AGENTS = ("bsp plain", "bsp", "ensemble", "bs", "eps_greedy", "d4pg")
 LOOKS = {name: (ALL_LOOKS[name].label.split(",")[0], ALL_LOOKS[name].color) for name in AGENTS}
 PLAIN = {
     "fourier_features": 0,
@@ -30,6 +31,8 @@ PLAIN = {
     "learning_rate": 3e-3,
 }
 """BSP on the plain observation: the best settings found for it on the wider region, an update every 4 decisions."""
+SEARCHED_AS = {"ensemble": "bs"}
+"""Agents with the settings that the search chose for another one."""
 FORMS = {
     "cartpole_swingup": ("the paper's task", AGENTS),
     "cartpole_swingup_wide": ("wider rewarded region", AGENTS),
@@ -53,7 +56,8 @@ def without_choice() -> list[str]:
     Returns:
         Their names.
     """
-    return [agent for agent in ("bs", "eps_greedy", "d4pg") if agent not in swingup_grid.CHOSEN]
+    searched = {agent: SEARCHED_AS.get(agent, agent) for agent in AGENTS if agent not in ("bsp", "bsp plain")}
+    return [agent for agent, name in searched.items() if name not in swingup_grid.CHOSEN]
 
 
 NEEDS = (
@@ -87,7 +91,7 @@ def ladders(budget: str) -> list[Any]:
 def _task(name: str, seed: int, episodes: int, form: str) -> Any:
     if name == "bsp plain":
         return swingup_task(name, "bsp", seed, episodes, form, **PLAIN)
-    return swingup_task(name, name, seed, episodes, form, **swingup_grid.CHOSEN.get(name, {}))
+    return swingup_task(name, name, seed, episodes, form, **swingup_grid.CHOSEN.get(SEARCHED_AS.get(name, name), {}))
 
 
 def figure(rows: list[Row]) -> Figure:

@@ -38,7 +38,7 @@ def grid(**axes: tuple[Any, ...]) -> list[Changes]:
 
 GRIDS: dict[str, list[Changes]] = {
     "bsr": grid(l2=(0.01, 0.1, 1.0), learning_rate=(1e-3, 2e-3), mask_prob=(0.5, 1.0)),
-    "bs": grid(learning_rate=(5e-4, 1e-3, 2e-3), mask_prob=(0.5, 0.75), target_period=(1, 4)),
+    "bs": grid(learning_rate=(5e-4, 1e-3, 2e-3), mask_prob=(0.5, 1.0), target_period=(1, 4)),
     "ensemble": grid(learning_rate=(3e-4, 5e-4, 1e-3, 2e-3, 4e-3, 8e-3), target_period=(1, 4)),
     "eps_greedy": grid(epsilon=(0.05, 0.1, 0.3, 1.0), learning_rate=(5e-4, 1e-3, 2e-3)),
     "ucb": grid(bonus_scale=(0.01, 0.1, 1.0), bonus_at=("insertion", "learning"), epsilon=(0.1, None)),
@@ -52,7 +52,8 @@ GRIDS: dict[str, list[Changes]] = {
     "ucrl": grid(confidence=(1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.02, 0.05, 0.1, 0.3, 1.0, 3.0)),
     "bsp": grid(prior_scale=(3.0, 10.0, 30.0), learning_rate=(1e-3, 2e-3), mask_prob=(0.5, 1.0)),
 }
-"""Twelve settings of each method, in the order in which they are run. Epsilon is annealed to zero over 2,000 episodes, as in the paper."""
+"""Twelve settings of each method, in the order of their runs. Epsilon is annealed to zero over 2,000 episodes, as in
+the paper."""
 CHOSEN: dict[str, Changes] = {}
 """What `best` chooses from the committed rows (`results/search_full.csv`), by method; a test compares the two."""
 

@@ -75,7 +75,7 @@ def times_to_learn(axis: Axes, rows: Sequence[Row], looks: Mapping[str, Look]) -
         shown = look.label if most[name] == top else f"{look.label} ({most[name]:,} episodes)"
         axis.plot([], [], look.line, marker=look.marker, color=look.color, label=shown)
     n = np.arange(min(sizes) - 1, np.log2(top) + 1)
-    axis.plot(n, 2**n, "k--", lw=1, label="2^N: lower bound of dithering")
+    axis.plot(n, 2**n, "k--", lw=1, label="2^N: dithering, order of magnitude")
     if failed:
         axis.axhline(top, color="k", lw=0.5, ls=":")
         axis.annotate(

@@ -18,12 +18,12 @@ class Look(NamedTuple):
 
 
 LOOKS: dict[str, Look] = {
-    "bsp": Look("BSP: bootstrap with priors", "#1f5fb4", "o"),
+    "bsp": Look("BSP: ensemble with priors", "#1f5fb4", "o"),
     "bsp paper": Look("BSP, the paper's settings", "#6baed6", "h", "--"),
     "bsp plain": Look("BSP on the plain observation", "#7fcdbb", "o", "--"),
     "bsr": Look("BSR: bootstrap with l2", "#c98a1b", "D"),
     "bs": Look("BS: bootstrap", "#d03a2b", "v"),
-    "ensemble": Look("ensemble", "#e377c2", "^"),
+    "ensemble": Look("ensemble without priors", "#e377c2", "^"),
     "eps_greedy": Look("ε-greedy DQN, annealed over 2,000 episodes", "#8a8f98", "s"),
     "eps_greedy long": Look("ε-greedy DQN, annealed from 1 over 5,000", "#2f3237", "P", "--"),
     "ucb": Look("DQN with a count bonus", "#2e8b57", "X"),
@@ -39,7 +39,7 @@ LOOKS: dict[str, Look] = {
     "rlsvi": Look("RLSVI, exact", "#000000", "+", "-"),
     "psrl": Look("PSRL, exact", "#555555", "x", "-"),
     "ucrl": Look("UCRL2, exact", "#4daf4a", "1", "-"),
-    "d4pg": Look("D4PG", "#4daf4a", "1"),
+    "d4pg": Look("D4PG", "#f0b400", "2"),
 }
 """Looks by method."""
 
