@@ -381,7 +381,7 @@ def actors() -> str:
     """A table of the measured throughput of one machine beside the fitted model and that of the unit costs."""
     found = actor_rows()
     if not found:
-        return "There are no rows yet: the command below has not been run on idle cores."
+        return "There are no rows yet: the command has not been run on idle cores."
     return table(measured_beside_model(found, *unit_costs()))
 
 

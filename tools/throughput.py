@@ -9,8 +9,8 @@ from priorax.report.rows import Row
 ACTIONS = 50_000_000
 """Actions of one run of the paper's figure 6: 200 million frames, of which an action sees four."""
 DOLLARS = 0.34 / 8
-"""Assumed price of a core for an hour: $0.34 for the 8 vCPUs of a c5.2xlarge, the on-demand price in an example of
-Amazon's EC2 Auto Scaling user guide ("Spot price per unit hour example"), read in November 2026."""
+"""Assumed price of a virtual core for an hour: $0.34 for the 8 vCPUs of a c5.2xlarge, the on-demand price in an
+example of Amazon's EC2 Auto Scaling user guide ("Spot price per unit hour example"), read in November 2026."""
 CORES = 2
 """Cores of the machine of benchmarks/results.json."""
 RATIOS = (4, 640)
@@ -67,7 +67,7 @@ def fitted(actors: Sequence[int], rates: Sequence[float]) -> Model:
         limit = math.exp(sum(logs[k:]) / len(logs[k:])) if logs[k:] else math.inf
         return Model(math.exp(sum(slopes[:k]) / k), limit)
 
-    return min(map(begun_after, range(len(logs), 0, -1)), key=lambda model: model.error(actors, rates))
+    return min(map(begun_after, range(len(logs), 0, -1)), key=lambda model: round(model.error(actors, rates), 9))
 
 
 def measured_beside_model(rows: Sequence[Row], one_actor: float, update: float) -> list[tuple[str, ...]]:
