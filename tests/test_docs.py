@@ -76,7 +76,7 @@ def test_notebook_runs_and_is_kept_without_outputs(path, tmp_path):
 
 @pytest.mark.parametrize("line", COMMANDS)
 def test_command_in_the_docs_exists(line):
-    line = re.sub(r"^(export )?(\w+=\w+ +)+(#.*)?", "", line)  # variables of the environment
+    line = re.sub(r"^(export )?(\w+=\S+ +)+(#.*)?", "", line)  # variables of the environment
     ray, _, ours = line.partition(" -- ")
     if ray.startswith("ray "):
         parse_ray(shlex.split(line, comments=True)[1:])

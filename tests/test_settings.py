@@ -28,6 +28,8 @@ INTERFACES = {
     "continuous": Interface(Sight((5,), (5,), "float32"), 1, bound=1.0, inputs=Inputs(SCALE)),
 }
 NEW_SETTINGS = {
+    "devices": 1,
+    "sparse_rows": None,
     "fourier_features": 0,
     "fourier_lengthscale": 0.5,
     "fourier_grouped": 0.0,

@@ -18,6 +18,7 @@ from priorax.experiments.bsuite_rules import learned_in_time, published_scores, 
 from priorax.report.intervals import median_interval
 from priorax.report.learning_times import median_table, seeds_of
 from priorax.report.rows import Row, read_rows
+from tools.throughput import costs_by_rate, measured_beside_model
 
 ROOT = Path(__file__).parent.parent
 SOURCES: dict[str, Callable[..., str]] = {}
@@ -352,18 +353,39 @@ ACTING = "pixels, acting over bare emulator and networks"
 UPDATE = "pixels, update of ten heads over one, per operation"
 
 
-@source("throughput")
-def throughput(ratio: str, actors: str = "") -> str:
-    """A table of the actions per second of actors and of one learner with an update per `ratio` actions.
+def unit_costs() -> tuple[float, float]:
+    """The actions per second of one actor, and the seconds of an update, each with the machine to itself."""
+    return float(benchmark(ACTING, note="0")), float(benchmark(UPDATE, note="0")) / 1000
 
-    Without `actors`: the days that one run of the paper's figure 6, of 50 million actions, takes the learner.
-    """
-    one_actor, update = float(benchmark(ACTING, note="0")), float(benchmark(UPDATE, note="0")) / 1000
+
+@source("throughput")
+def throughput(ratio: str, actors: str) -> str:
+    """A table of the actions per second of actors and of one learner with an update per `ratio` actions."""
+    one_actor, update = unit_costs()
     learning = int(ratio) / update
-    if not actors:
-        return f"{50_000_000 / learning / 86400:.1f}"
     lines: list[tuple[str, ...]] = [("actors", "acting, per second", "learning, per second", "bottleneck")]
     for count in map(int, actors.split(",")):
         slower = "the actors" if count * one_actor < learning else "the learner"
         lines.append((str(count), f"{count * one_actor:,.0f}", f"{learning:,.0f}", slower))
     return table(lines)
+
+
+def actor_rows() -> list[Row]:
+    """The rows of `python -m benchmarks.actors`, if it was run."""
+    path = ROOT / "results" / "actors.csv"
+    return list(read_rows(path)) if path.exists() else []
+
+
+@source("actors")
+def actors() -> str:
+    """A table of the measured throughput of one machine beside the fitted model and that of the unit costs."""
+    found = actor_rows()
+    if not found:
+        return "There are no rows yet: the command has not been run on idle cores."
+    return table(measured_beside_model(found, *unit_costs()))
+
+
+@source("costs")
+def costs() -> str:
+    """A table of the machine hours and dollars of a run of figure 6, by the model and by measured rates."""
+    return table(costs_by_rate(actor_rows(), *unit_costs()))

@@ -5,6 +5,7 @@ from typing import Any
 
 from priorax.agents.q_learner import QLearner
 from priorax.agents.q_networks import (
+    has_sparse_rows,
     head_of,
     linear_prior_of,
     network_of,
@@ -12,7 +13,6 @@ from priorax.agents.q_networks import (
     prior_network_of,
     prior_scale_of,
     q_learner,
-    touches_all_rows,
     unit_prior_of,
 )
 from priorax.agents.registry import AgentSpec
@@ -34,6 +34,7 @@ from priorax.beliefs import (
 )
 from priorax.convnets import NATURE, SMALL_NET, Convnet
 from priorax.envs.interface import TaskSpec
+from priorax.hardware import updates_sparse_rows
 from priorax.networks import Dueling, Network
 from priorax.priors import Around, Constant, RandomSize, Tabulated
 
@@ -85,7 +86,7 @@ def _with_bonus(settings: EnsembleSettings, task: TaskSpec, belief: Belief) -> B
         prior=network if task.num_states is None else Tabulated(network, task.num_states),
         num_outputs=settings.predictor_outputs,
         optimizer=Adam(settings.predictor_rate),
-        sparse_rows="no" if task.num_states is None else "shared",
+        sparse_rows="shared" if task.num_states is not None and updates_sparse_rows(settings.sparse_rows) else "no",
     )
     return Distillation(belief, predictor, settings.bonus_scale)
 
@@ -95,7 +96,7 @@ def _ensemble(settings: EnsembleSettings, task: TaskSpec) -> Ensemble:
     network = (
         _dueling(settings, _convolved(settings), head_of(settings).size) if own_torso else network_of(settings, task)
     )
-    sparse = task.num_states is not None and not (settings.l2 > 0 or touches_all_rows(settings))
+    sparse = has_sparse_rows(settings, task) and settings.l2 == 0
     return Ensemble(
         settings.num_members,
         network=network,

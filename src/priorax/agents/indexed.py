@@ -5,6 +5,7 @@ from typing import Any
 
 from priorax.agents.q_learner import QLearner
 from priorax.agents.q_networks import (
+    has_sparse_rows,
     head_of,
     linear_prior_of,
     network_of,
@@ -12,7 +13,6 @@ from priorax.agents.q_networks import (
     prior_network_of,
     prior_scale_of,
     q_learner,
-    touches_all_rows,
     unit_prior_of,
 )
 from priorax.agents.registry import AgentSpec
@@ -39,7 +39,7 @@ def build_hypermodel(settings: HypermodelSettings, task: TaskSpec) -> QLearner:
     *hidden, last = settings.widths or (20,)
     features = prior_network_of(settings, task, tuple(hidden))
     prior = _prior(settings, task, UnitRows(features, last, settings.index_dim))
-    sparse = _sparse(settings, task)
+    sparse = has_sparse_rows(settings, task)
     return q_learner(settings, Hypermodel(**_common(settings, task), network=network, prior=prior, sparse_rows=sparse))
 
 
@@ -62,7 +62,7 @@ def build_epinet(settings: EpinetSettings, task: TaskSpec) -> QLearner:
         **common,
         network=network_of(settings, task),
         prior=_prior(settings, task, Independent(each, settings.index_dim)),
-        sparse_rows=_sparse(settings, task) and bool(settings.widths),
+        sparse_rows=has_sparse_rows(settings, task) and bool(settings.widths),
         epinet=MLP(settings.epinet_widths),
         input_features=settings.input_features,
     )
@@ -80,11 +80,6 @@ def _common(settings: IndexedSettings, task: TaskSpec) -> dict[str, Any]:
         "num_outputs": task.num_actions,
         "optimizer": optimizer_of(settings, task),
     }
-
-
-def _sparse(settings: IndexedSettings, task: TaskSpec) -> bool:
-    """Whether only the rows of a minibatch are updated."""
-    return task.num_states is not None and not touches_all_rows(settings)
 
 
 def _prior(settings: IndexedSettings, task: TaskSpec, prior: Network) -> Network | None:

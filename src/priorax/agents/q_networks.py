@@ -4,6 +4,7 @@ from priorax.agents.q_learner import QLearner
 from priorax.agents.settings import GradientSettings, PriorSettings, QSettings
 from priorax.beliefs import Adam, Belief, Langevin, RMSProp
 from priorax.envs.interface import TaskSpec
+from priorax.hardware import updates_sparse_rows
 from priorax.heads import C51, Head, Quantiles, Scalar
 from priorax.networks import MLP, Dueling, FourierCode, Network, Table
 from priorax.priors import Linear, UnitSize
@@ -179,17 +180,20 @@ def linear_prior_of(task: TaskSpec) -> Network:
     return Linear() if task.num_states is None else Table(task.num_states, (), weight_std=1.0)
 
 
-def touches_all_rows(settings: QSettings) -> bool:
-    """Return whether updates touch all rows of a table of states, so that its rows cannot be sparse.
+def has_sparse_rows(settings: PriorSettings, task: TaskSpec) -> bool:
+    """Return whether an update changes only those rows of a table of states that occur in the minibatch.
 
     Args:
         settings: Hyperparameters of the agent.
+        task: Description of the environment.
 
     Returns:
-        Whether there is a target network, gradient clipping, prioritised replay or another optimizer than Adam.
+        Whether states are finite, the settings choose sparse rows, and nothing touches all rows: no target network,
+        gradient clipping, prioritised replay or other optimizer than Adam.
     """
     lagged = settings.target_period > 1 or settings.target_rate < 1
-    return lagged or settings.clip is not None or settings.priority > 0 or settings.optimizer != "adam"
+    touches_all = lagged or settings.clip is not None or settings.priority > 0 or settings.optimizer != "adam"
+    return task.num_states is not None and not touches_all and updates_sparse_rows(settings.sparse_rows)
 
 
 def replay_of(

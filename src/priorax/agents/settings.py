@@ -4,9 +4,11 @@ small class for each kind of agent. A setting without meaning for an agent does 
 Values from the command line and from run.json are converted by the fields' type hints (`setting_values.py`).
 """
 
+import dataclasses
 from dataclasses import dataclass, field
 
 from priorax.checks import non_negative, one_of, positive, positive_int
+from priorax.hardware import updates_sparse_rows
 from priorax.networks import ACTIVATIONS
 
 PRIORS = ("none", "network", "linear", "constant", "optimal")
@@ -84,6 +86,9 @@ class Settings:
     whatever the preset, and refuses larger numbers."""
     clip_rewards: bool = False
     """Learn from rewards clipped to [-1, 1]. Logs keep the raw rewards; a count bonus is added after clipping."""
+    devices: int = 1
+    """Devices over which the members of an ensemble are spread; K must be a multiple of it. 0: as many of those that
+    JAX sees as divide K. Results agree within rounding, and a run may be resumed with another number."""
 
     def __post_init__(self) -> None:
         """Check choices and ranges.
@@ -98,11 +103,21 @@ class Settings:
             raise ValueError(f"discount={self.discount} must be between 0 and 1; pass for example 0.99")
         if self.learn_every < 0:
             raise ValueError(f"learn_every={self.learn_every} must be at least 0; pass 0 to learn at episode ends")
+        if self.devices < 0:
+            raise ValueError(f"devices={self.devices} must be at least 0; pass 1, or 0 for all that JAX sees")
 
     @property
     def wants_optimal_values(self) -> bool:
         """Whether building the agent needs the environment's optimal values."""
         return False
+
+    def settled(self) -> "Settings":
+        """Make the choices that are left to the hardware, so that a run can be resumed on other hardware.
+
+        Returns:
+            The settings with these choices.
+        """
+        return self
 
 
 @dataclass(frozen=True)
@@ -235,6 +250,10 @@ class PriorSettings(QSettings):
     prior_unit: bool = False
     """Divide each prior function by its root mean square, so that prior_scale is the size of the priors in units of
     return, whatever their form: over all states, or over vectors whose scaled components are standard normal."""
+    sparse_rows: bool | None = None
+    """For discrete states: update only the rows of a table that occur in a minibatch, if all else allows it (Adam
+    without l2, clipping, target network and priorities). Equal to dense updates to first order. none: on CPUs, where it
+    is faster, but not on accelerators."""
 
     def __post_init__(self) -> None:
         """Check choices and ranges."""
@@ -243,6 +262,9 @@ class PriorSettings(QSettings):
             non_negative("prior_scale", self.prior_scale)
         check_widths("prior_widths", self.prior_widths or ())
         one_of("prior_activation", self.prior_activation, tuple(ACTIVATIONS))
+
+    def settled(self) -> "Settings":
+        return dataclasses.replace(self, sparse_rows=updates_sparse_rows(self.sparse_rows))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from priorax.beliefs.base import Batch, Belief, BeliefState, Info, draw_values, plain_batch
+from priorax.beliefs.base import SHARED, Batch, Belief, BeliefState, Info, draw_values, plain_batch
 from priorax.beliefs.bonus import Bonus
 from priorax.beliefs.counts import Counts, Density, GaussianCount, HashCount, OneHotCount, TableCount
 from priorax.beliefs.distillation import Distillation
@@ -34,6 +34,7 @@ from priorax.priors import Independent, UnitRows
 __all__ = [
     "L2",
     "METHODS",
+    "SHARED",
     "Adam",
     "Batch",
     "Belief",

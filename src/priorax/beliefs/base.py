@@ -21,6 +21,7 @@ and may override these defaults:
     pairs_targets  = False          targets of Q-learning are computed with the key of the update
     pays_bonus     = False          `reward_bonus` is added to rewards
     functions, spread               values of all members, or of drawn functions, and their standard deviation
+    member_axes                     the axis of members in each array of a state, to spread them over devices
     check_learning                  refuses replay and target-network settings that it does not support
 
 Code outside `beliefs/` does not look at a belief's class: fitting, bandits, Q-learning, deployment, the viewer and
@@ -59,6 +60,10 @@ class BeliefState(NamedTuple):
     """State of the optimiser."""
     aux: PyTree = ()
     """Statistics that `observe` updates, such as counts."""
+
+
+SHARED = -1
+"""Axis of members of an array that all members share."""
 
 
 class Info(NamedTuple):
@@ -297,6 +302,23 @@ class Belief(eqx.Module):
         """
         batch = jax.tree.map(lambda leaf: leaf[None], x)
         return self.forward(state, jax.random.key(0), batch, shared=True)[index, 0]
+
+    def member_axes(self, state: BeliefState) -> BeliefState:
+        """Find the axis of members in each array of a state, to spread members over devices.
+
+        Args:
+            state: State of the belief.
+
+        Returns:
+            A tree like the state, of axes; `SHARED` for arrays that all members share. By default those in `params`,
+            `frozen` and `opt` whose first axis has the length of the ensemble have a row for each member.
+        """
+
+        def axis(leaf: Any) -> int:
+            return 0 if leaf.ndim > 0 and leaf.shape[0] == self.num_members else SHARED
+
+        axes: BeliefState = jax.tree.map(axis, state)
+        return axes._replace(aux=jax.tree.map(lambda leaf: SHARED, state.aux))
 
     def prior_values(self, state: BeliefState, x: Any) -> Float[Array, "stream batch output prior"] | None:
         """Evaluate all members' prior functions on a shared batch of inputs, before `prior_scale`, for `Batch.prior`.

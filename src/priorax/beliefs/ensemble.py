@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from priorax.beliefs.base import Batch, Belief, BeliefState, Info, check_number
+from priorax.beliefs.base import SHARED, Batch, Belief, BeliefState, Info, check_number
 from priorax.beliefs.gradient import (
     Adam,
     Optimizer,
@@ -26,7 +26,7 @@ from priorax.beliefs.gradient import (
     stream_losses,
 )
 from priorax.beliefs.regularization import L2
-from priorax.beliefs.sparse_rows import SparseParams, read, sparse_params, write
+from priorax.beliefs.sparse_rows import SIDE_BY_SIDE, SparseParams, read, sparse_params, write
 from priorax.checks import non_negative, one_of, positive_int
 from priorax.heads import Head, Scalar, values_of
 from priorax.networks import MLP, Network, Table, as_network
@@ -209,6 +209,15 @@ class Ensemble(Belief):
         assert self.prior is not None
         value = self.prior.apply(frozen.prior, x)
         return shape_output(jax.lax.stop_gradient(value), self.num_outputs, self.head.prior_size)
+
+    def member_axes(self, state: BeliefState) -> BeliefState:
+        axes: BeliefState = jax.tree.map(lambda leaf: 0, state)._replace(
+            aux=jax.tree.map(lambda leaf: SHARED, state.aux)
+        )
+        if self.is_sparse:
+            rows = SIDE_BY_SIDE if self.sparse_rows == "shared" else axes.params.rows
+            axes = axes._replace(params=axes.params._replace(rows=rows, step=SHARED))
+        return axes
 
     def prior_values(self, state: BeliefState, x: Any) -> Float[Array, "stream batch output prior"] | None:
         if self.prior is None:

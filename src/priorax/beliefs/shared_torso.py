@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from priorax.beliefs.base import Batch, Belief, BeliefState, Info
+from priorax.beliefs.base import SHARED, Batch, Belief, BeliefState, Info
 from priorax.beliefs.ensemble import Ensemble
 from priorax.beliefs.gradient import Adam, Optimizer, as_optimizer, gradient_step, stream_losses
 from priorax.checks import positive_int
@@ -115,6 +115,11 @@ class SharedTorso(Belief):
 
     def prior_values(self, state: BeliefState, x: Any) -> Float[Array, "stream batch output prior"] | None:
         return None if self.base.prior is None else self._prior_values(state, x, 1)
+
+    def member_axes(self, state: BeliefState) -> BeliefState:
+        members = jax.tree_util.GetAttrKey("members")  # of `Parts`, which optimiser states contain as well
+        axes: BeliefState = jax.tree_util.tree_map_with_path(lambda path, _: 0 if members in path else SHARED, state)
+        return axes
 
     def losses(self, state: BeliefState, batch: Batch, key: PRNGKeyArray) -> Float[Array, " stream"]:
         return stream_losses(self.head, self.forward(state, key, batch.x, batch.prior, batch.shared), batch)

@@ -23,6 +23,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
+from priorax.beliefs.base import SHARED
 from priorax.beliefs.gradient import Adam
 from priorax.networks import Layer, take_rows
 
@@ -42,6 +43,10 @@ class Rows(NamedTuple):
     """Step of the last update."""
     writer: Int[Array, " row"]
     """Scratch space: the position in the batch that represents the row."""
+
+
+SIDE_BY_SIDE = Rows._make([1, 1, 1, 1, SHARED, SHARED])
+"""The axis of members in each array of a table that serves all members."""
 
 
 class SparseParams(NamedTuple):

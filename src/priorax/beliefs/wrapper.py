@@ -93,6 +93,9 @@ class Wrapper(Belief):
     def member_output(self, state: BeliefState, index: Int[Array, ""], x: Any) -> Float[Array, "output size"]:
         return self.base.member_output(state, index, x)
 
+    def member_axes(self, state: BeliefState) -> BeliefState:
+        return self.base.member_axes(state)
+
     def prior_values(self, state: BeliefState, x: Any) -> Float[Array, "stream batch output prior"] | None:
         return self.base.prior_values(state, x)
 

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from priorax.beliefs import BeliefState, Ensemble
+from priorax.hardware import one_by_one
 
 BLOCK = 128
 """Number of rows on which a network is evaluated at once. It is fixed, since the order in which a matrix product sums
@@ -38,7 +39,7 @@ def all_outputs(belief: Ensemble, state: Any, x: Any) -> Float[Array, "member ro
         return jax.vmap(lambda row: belief.output(parts[0], parts[1], row))(x)
 
     few = jax.tree.leaves(x)[0].shape[0] <= BLOCK
-    return jax.vmap(of)(state) if few else jax.lax.map(of, state)
+    return jax.vmap(of)(state) if few else one_by_one(of, state)
 
 
 @jax.jit
@@ -71,7 +72,7 @@ def mean_of(members: np.ndarray) -> np.ndarray:
 
 
 def outputs(belief: Ensemble, state: BeliefState, x: Any) -> Float[Array, "member row output size"]:
-    """Evaluate one member after the other in blocks of rows, so that its weights and activations stay in the cache.
+    """Evaluate the members in blocks of rows; on CPUs in turn, so that weights and activations stay in the cache.
 
     Args:
         belief: The ensemble.
@@ -85,7 +86,7 @@ def outputs(belief: Ensemble, state: BeliefState, x: Any) -> Float[Array, "membe
 
     def member(parts: Any) -> Array:
         rows = jax.vmap(lambda row: belief.output(parts[0], parts[1], row))
-        found = jax.lax.map(rows, blocks)
+        found = one_by_one(rows, blocks)
         return found.reshape(-1, *found.shape[2:])
 
-    return jax.lax.map(member, (state.params, state.frozen))
+    return one_by_one(member, (state.params, state.frozen))

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from priorax.estimators.evaluating import BLOCK
+from priorax.hardware import one_by_one
 
 ANCHORS = 512
 """Maximum number of training rows to compare with, drawn at random."""
@@ -87,7 +88,7 @@ def distance(anchors: Float[Array, "anchor column"], x: Any) -> Float[Array, " r
         gaps = jnp.sum(rows**2, axis=1)[:, None] + squared - 2 * rows @ anchors.T
         return jnp.sqrt(jnp.maximum(jnp.min(gaps, axis=1), 0.0))
 
-    return jax.lax.map(block, x.reshape(-1, BLOCK, x.shape[1])).ravel()
+    return one_by_one(block, x.reshape(-1, BLOCK, x.shape[1])).ravel()
 
 
 def nearness(distance: Float[np.ndarray, " row"], radius: float) -> Float[np.ndarray, " row"]:

@@ -241,7 +241,7 @@ class Explorer:
                 files.finish(backend.snapshot, len(self.history), {**self.trainer.setup.names, **self.summary()})
 
     @classmethod
-    def load(cls, path: Path | str, env: World | None = None) -> "Explorer":
+    def load(cls, path: Path | str, env: World | None = None, *, devices: int | None = None) -> "Explorer":
         """Load a run that was written by `save` or `priorax train`, to continue it.
 
         Runs of the compiled scan or of Ray can be continued too, with an empty replay.
@@ -249,6 +249,7 @@ class Explorer:
         Args:
             path: The folder.
             env: The environment, if it was an object: files contain no code.
+            devices: Number of devices over which members are spread; by default that of the run.
 
         Returns:
             The explorer.
@@ -257,7 +258,7 @@ class Explorer:
             ValueError: If the environment is missing, or differs from that of the run.
         """
         path = Path(path)
-        arguments = resumed(path, {}, {}, NAMES)
+        arguments = resumed(path, {}, {} if devices is None else {"devices": devices}, NAMES)
         name = arguments.pop("env")
         if env is None:
             if name.startswith("object:"):

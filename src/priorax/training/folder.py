@@ -35,6 +35,8 @@ FILES = ("run.json", "episodes.csv", "evaluations.csv", "result.json", "checkpoi
 LOCK = ".lock"
 LENGTHS = ("episodes", "steps", "evaluate_every", "evaluation_episodes", "deploy")
 """Arguments that may change on resume."""
+FREE_SETTINGS = ("devices",)
+"""Settings that may change on resume."""
 EVENTS = ("total_return", "length", "average_regret", "solved", "loss", "cells")
 
 
@@ -306,9 +308,10 @@ def _agreed(path: Path, found: dict[str, Any], requested: dict[str, Any], force:
 
 
 def _flat(config: dict[str, Any]) -> dict[str, Any]:
-    """Flatten a configuration, without the length of the run."""
-    outer = {name: value for name, value in config.items() if name not in ("settings", "earlier_versions", *LENGTHS)}
-    return {**outer, **config.get("settings", {})}
+    """Flatten a configuration, without what may change on resume."""
+    flat = {**config, **config.get("settings", {})}
+    free = ("settings", "earlier_versions", *LENGTHS, *FREE_SETTINGS)
+    return {name: value for name, value in flat.items() if name not in free}
 
 
 def _make_room(path: Path, overwrite: bool) -> None:

@@ -203,7 +203,7 @@ def chosen_settings(agent: str | AgentSpec | Agent, preset: str, changes: Mappin
         ValueError: If a name or value is invalid.
     """
     if isinstance(agent, str | AgentSpec):
-        return settings(agent, preset, **without_auto(changes))
+        return settings(agent, preset, **without_auto(changes)).settled()
     for name in changes:
         one_of("setting of an agent object", name, [field.name for field in dataclasses.fields(Settings)])
     return Settings(**changes)
@@ -219,7 +219,7 @@ def _in_scan(
         probed = lambda: as_world(env, 4, size=size, seed=seed, hold=chosen.hold).world  # noqa: E731
         chosen = with_proposal(agent, chosen, changes, probed, seed)
     loop, key, params = prepare(agent, chosen, env, size, seed)
-    return Setup({**names, "preset": preset}, chosen, ScanBackend(loop, key, params))
+    return Setup({**names, "preset": preset}, chosen, ScanBackend(loop, key, params, devices=chosen.devices))
 
 
 def _on_host(

@@ -25,6 +25,7 @@ from priorax.training.backends.lanes import seed_for
 from priorax.training.checkpoint import Checkpoints
 from priorax.training.distinct import Cells
 from priorax.training.records import Arrays, Ended, Inserted, ReplayFacts, Snapshot
+from priorax.training.sharding import devices_for, spread_members
 
 
 @eqx.filter_jit
@@ -59,7 +60,7 @@ class Learner:
     Errors are returned one update late, so that the next update can be prepared while one is running.
     """
 
-    def __init__(self, agent: Agent, obs: Any, seed: int, since: int = 0) -> None:
+    def __init__(self, agent: Agent, obs: Any, seed: int, since: int = 0, devices: int = 1) -> None:
         """Initialise the agent.
 
         Args:
@@ -67,10 +68,15 @@ class Learner:
             obs: One example observation.
             seed: Seed of all randomness.
             since: Number of earlier rounds, so that random numbers are not repeated.
+            devices: Number of devices over which members are spread; 0: as many as possible.
+
+        Raises:
+            ValueError: If members cannot be spread over that many devices.
         """
-        self.agent = agent
+        self.agent, self.devices = agent, devices_for(agent, devices)
         self.key = jax.random.key(seed_for(seed, "learning", since))
-        self.state: Any = _init(agent, jax.random.key(seed_for(seed, "start")), np.asarray(obs))
+        start = _init(agent, jax.random.key(seed_for(seed, "start")), np.asarray(obs))
+        self.state: Any = spread_members(agent, start, self.devices)
         check_members_differ(agent, self.state, nearby(np.asarray(obs)))
         self.unread: tuple[np.ndarray, Array, Array] | None = None
         self.updates = 0
@@ -86,7 +92,7 @@ class Learner:
         Args:
             state: State of the agent.
         """
-        self.state, self.updates = state, int(getattr(state, "updates", 0))
+        self.state, self.updates = spread_members(self.agent, state, self.devices), int(getattr(state, "updates", 0))
 
     def observe(self, transition: Transition, weight: np.ndarray) -> np.ndarray | None:
         """Pass transitions to the agent as they happen.
@@ -207,7 +213,7 @@ class HostBackend:
         self.rounds = since
         clip = self.chosen.clip_rewards
         self.actor = Actor(self.agent, self.world, self.seed, clip_rewards=clip, since=since, observe=self._observe)
-        self.learner = Learner(self.agent, self.actor.lanes.obs[0], self.seed, since)
+        self.learner = Learner(self.agent, self.actor.lanes.obs[0], self.seed, since, self.chosen.devices)
         self.replay: FrameReplay | None = None
         if self.agent.replay is not None:
             layout = frame_layout(self.agent, self.learner.state, self.world, self.world.num_envs)
@@ -302,7 +308,7 @@ class HostBackend:
 
     def resume(self, state: Any, steps: int) -> None:
         self.learner.adopt(state)
-        self.acting, self.steps = state, steps
+        self.acting, self.steps = self.state, steps
 
     def evaluate(self, episodes: int, deploy: str, seed: int) -> list[float]:
         """Evaluate the deployed policy in separate environments, if available; otherwise in those of training, where

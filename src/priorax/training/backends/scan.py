@@ -30,6 +30,7 @@ from priorax.training.backends.loop import (
 )
 from priorax.training.checkpoint import Checkpoints
 from priorax.training.records import Arrays, Ended, Inserted, ReplayFacts, Snapshot
+from priorax.training.sharding import devices_for, on_each, spread_members
 
 CHUNK = 1000
 """Actions in one compiled call."""
@@ -43,7 +44,7 @@ class ScanBackend:
     name = "scan"
     cluster = None
 
-    def __init__(self, loop: Loop, key: PRNGKeyArray, params: Any, chunk: int | None = None) -> None:
+    def __init__(self, loop: Loop, key: PRNGKeyArray, params: Any, chunk: int | None = None, devices: int = 1) -> None:
         """Initialise the run.
 
         Args:
@@ -51,15 +52,18 @@ class ScanBackend:
             key: PRNG key of the run.
             params: Parameters of the environment.
             chunk: Actions in one compiled call, by default `CHUNK`; results do not depend on it.
+            devices: Number of devices over which members are spread; 0: as many as possible.
 
         Raises:
-            ValueError: If all members of the agent's ensemble, or all their priors, are the same function.
+            ValueError: If members cannot be spread over that many devices, or all members of the agent's ensemble, or
+                all their priors, are the same function.
         """
         self.loop, self.key, self.params = loop, key, params
         self.chunk = positive_int("chunk", CHUNK if chunk is None else chunk)
         self.agent = loop.agent
         self.interface: Interface | None = interface_of_environment(loop.env, params)
-        self.live = start(loop, key, params)
+        self.devices = devices_for(loop.agent, devices)
+        self.live = self._spread(start(loop, key, params))
         self.steps = 0
         self.total, self.length = 0.0, 0
         """Return and length, in environment steps, of the episode in progress."""
@@ -204,10 +208,10 @@ class ScanBackend:
             live: Live = restore_tree(_light(shape), arrays)
             if self.loop.replay is not None:
                 live = live._replace(replay=self._refill(shape.replay, live.replay, checkpoints))
-        self.live, self.steps = live, int(live.step)
+        self.live, self.steps = self._spread(live), int(live.step)
 
     def resume(self, state: Any, steps: int) -> None:
-        self.live = self.live._replace(agent=state)
+        self.live = self.live._replace(agent=spread_members(self.agent, state, self.devices))
 
     def evaluate(self, episodes: int, deploy: str, seed: int) -> list[float]:
         """Evaluate the deployed policy in all episodes at once, with at most `LONGEST` actions each.
@@ -243,6 +247,11 @@ class ScanBackend:
 
     def close(self) -> None:
         """Do nothing: there are no open resources."""
+
+    def _spread(self, live: Live) -> Live:
+        """Spread the members over the devices; environment and replay are on each of them."""
+        rest = on_each(live._replace(agent=()), self.devices)
+        return rest._replace(agent=spread_members(self.agent, live.agent, self.devices))
 
     def _inserted(self, first: int, end: int) -> Arrays:
         assert self.loop.replay is not None

@@ -59,7 +59,7 @@ class RayBackend:
         self.agent: Agent = agent
         self.world, self.chosen, self.names, self.workers = world, chosen, names, workers
         self.interface: Interface | None = interface_of(world)
-        self.learner = Learner(agent, world.reset(0)[0], names["seed"])
+        self.learner = Learner(agent, world.reset(0)[0], names["seed"], devices=chosen.devices)
         self.seen, self.since = Distinct(), Since()
         self.driver: Driver | None = None
         self.plans = self._plans()
@@ -222,7 +222,7 @@ def on_ray(
             "name of an agent"
         )
     preset = preset or preset_for(env)
-    chosen = settings(agent, preset, **without_auto(changes))
+    chosen = settings(agent, preset, **without_auto(changes)).settled()
     _check_workers(workers)
     world = make_world(
         env, 1, size=names["size"], game=names["game"], seed=names["seed"], num_threads=1, hold=chosen.hold
