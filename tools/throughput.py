@@ -7,10 +7,9 @@ from typing import NamedTuple
 from priorax.report.rows import Row
 
 ACTIONS = 50_000_000
-"""Actions of one run of the paper's figure 6: 200 million frames, of which an action sees four."""
+"""Actions of a run of 200 million frames, of which an action sees four."""
 DOLLARS = 0.34 / 8
-"""Assumed price of a virtual core for an hour: $0.34 for the 8 vCPUs of a c5.2xlarge, the on-demand price in an
-example of Amazon's EC2 Auto Scaling user guide ("Spot price per unit hour example"), read in November 2026."""
+"""Assumed price of a virtual core for an hour, of the order of what clouds ask on demand."""
 CORES = 2
 """Cores of the machine of benchmarks/results.json."""
 RATIOS = (4, 640)
