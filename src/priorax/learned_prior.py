@@ -80,7 +80,7 @@ def learn_prior(
         steps=steps,
         batch_size=batch_size,
     )
-    *hidden, last = [tuple(np.asarray(part[0]) for part in layer) for layer in fitted.state.params]
+    *hidden, last = [(np.asarray(layer.weight[0]), np.asarray(layer.bias[0])) for layer in fitted.state.params]
     weight, bias = (size * part for part in last)
     shape = (len(values), values.shape[2])
     return Learned(network, (*hidden, (weight.reshape(-1, *shape), bias.reshape(shape))), rest, rest_scale)

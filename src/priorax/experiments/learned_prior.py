@@ -38,7 +38,7 @@ from priorax.networks import MLP, Network
 from priorax.noise import Gaussian
 from priorax.priors import RandomFourier
 from priorax.report.intervals import mean_interval
-from priorax.report.plots import legend_below, panels
+from priorax.report.plots import panels
 from priorax.report.rows import Row, column, where
 from priorax.storage import save_prior
 from priorax.training.trainer import train
@@ -154,7 +154,7 @@ def _member(prior: str) -> tuple[Network, Network | None]:
     plain = MLP((50, 50))
     if prior in RANDOM:
         return plain, RANDOM[prior]
-    beside = {"learned, plain members": plain, "learned, family and network": waves().member(plain)}
+    beside: dict[str, Network] = {"learned, plain members": plain, "learned, family and network": waves().member(plain)}
     return beside.get(prior, waves().member()), waves()
 
 
@@ -314,7 +314,8 @@ def figure(rows: list[Row]) -> Figure:
         for axis, (place, words) in zip(axes[i], PLACES.items(), strict=True):
             _draw_sea(axis, where(rows, name="deep_sea", place=place, size=size))
             axis.set_title(f"DeepSea {size}, {words}")
-    legend_below(drawing, axes[0, 0])
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    drawing.legend(handles, labels, loc="outside lower center", ncols=5, fontsize=8, frameon=False)
     return drawing
 
 
