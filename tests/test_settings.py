@@ -38,6 +38,7 @@ NEW_SETTINGS = {
     "prior_activation": "relu",
     "prior_unit": False,
     "prior_ratio": 1.0,
+    "prior_file": "",
     "inverse_temperature": EnsembleSettings.inverse_temperature,
     "bias_factor": EnsembleSettings.bias_factor,
     "bonus": "counts",

@@ -8,7 +8,8 @@ from priorax.version import __version__
 if TYPE_CHECKING:
     from priorax.estimators import PriorEnsembleClassifier, PriorEnsembleRegressor
     from priorax.fitting import fit
-    from priorax.storage import save
+    from priorax.learned_prior import learn_prior
+    from priorax.storage import load_prior, save, save_prior
     from priorax.training.distil import distil
     from priorax.training.explorer import Explorer
     from priorax.training.policy import load
@@ -21,8 +22,11 @@ __all__ = [
     "__version__",
     "distil",
     "fit",
+    "learn_prior",
     "load",
+    "load_prior",
     "save",
+    "save_prior",
     "train",
 ]
 
@@ -32,8 +36,11 @@ _HOMES = {
     "PriorEnsembleRegressor": "estimators",
     "distil": "training.distil",
     "fit": "fitting",
+    "learn_prior": "learned_prior",
     "load": "training.policy",
+    "load_prior": "storage",
     "save": "storage",
+    "save_prior": "storage",
     "train": "training.trainer",
 }
 

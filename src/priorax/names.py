@@ -91,6 +91,7 @@ EXPERIMENTS = (
     "distillation",
     "testbed",
     "priors",
+    "learned_prior",
 )
 
 

@@ -20,9 +20,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from priorax import beliefs, convnets, heads, networks, noise, priors
+from priorax import beliefs, convnets, family, heads, networks, noise, priors
 from priorax.beliefs import Belief, BeliefState
 from priorax.files import BadFile, Content, read, reading, short, write
+from priorax.networks import Network
 
 KINDS: dict[str, type] = {
     kind.__name__ if module is not heads else f"head.{kind.__name__}": kind
@@ -40,6 +41,7 @@ KINDS: dict[str, type] = {
             priors.UnitRows,
             priors.Independent,
         ),
+        family: (family.Learned, family.FamilyMember),
         heads: (heads.Scalar, heads.Gaussian, heads.Classes, heads.C51, heads.Quantiles),
         noise: (noise.Gaussian,),
         beliefs: (
@@ -119,6 +121,45 @@ def load(path: Path | str, **own: Any) -> tuple[Belief, BeliefState]:
             is_leaf=lambda node: "shape" in node and "dtype" in node,
         )
         return belief, restore_state(belief, example, content.arrays)
+
+
+def save_prior(path: Path | str, prior: Network) -> None:
+    """Save a prior to a file: the distribution, not a draw of it.
+
+    Args:
+        path: The file to write.
+        prior: The prior, as returned by `priorax.learn_prior`, or any other without custom code.
+
+    Raises:
+        ValueError: If the prior is custom code.
+    """
+    described = describe(prior, "prior")
+    if not isinstance(described, dict) or "kind" not in described:
+        raise ValueError(
+            f"prior={prior!r} is custom code, which is not saved; pass a learned one, or one of priorax.priors"
+        )
+    write(path, Content("prior", described, {}))
+
+
+def load_prior(path: Path | str) -> Network:
+    """Load a prior. No code from the file is run.
+
+    Args:
+        path: The file, written by `save_prior`.
+
+    Returns:
+        The prior.
+
+    Raises:
+        BadFile: If the file was not written by `save_prior`, is damaged, or describes something invalid.
+        FileNotFoundError: If the file does not exist.
+    """
+    content = read(path)
+    with reading(path):
+        found = rebuild(content.description, {}, content.largest) if content.kind == "prior" else None
+        if not isinstance(found, Network):
+            raise BadFile(f"{path} holds a {short(content.kind)}, not a prior; pass a file made by save_prior")
+    return found
 
 
 def tree_arrays(tree: Any) -> dict[str, np.ndarray]:

@@ -34,9 +34,11 @@ from priorax.beliefs import (
 )
 from priorax.convnets import NATURE, SMALL_NET, Convnet
 from priorax.envs.interface import TaskSpec
+from priorax.family import Learned
 from priorax.hardware import updates_sparse_rows
-from priorax.networks import Dueling, Network
+from priorax.networks import Dueling, Network, Table
 from priorax.priors import Around, Constant, RandomSize, Tabulated
+from priorax.storage import load_prior
 
 
 def build(settings: EnsembleSettings, task: TaskSpec) -> QLearner:
@@ -111,7 +113,7 @@ def _ensemble(settings: EnsembleSettings, task: TaskSpec) -> Ensemble:
 
 
 def _prior_scale(settings: EnsembleSettings, task: TaskSpec) -> float:
-    if settings.prior == "optimal":
+    if settings.prior in ("optimal", "learned"):
         return 1.0
     return prior_scale_of(settings, task) if settings.prior == "network" else settings.prior_scale
 
@@ -126,7 +128,25 @@ def _prior(settings: EnsembleSettings, task: TaskSpec) -> Network | None:
     prior = unit_prior_of(settings, task, _prior_network(settings, task))
     if settings.prior_ratio > 1:
         prior = RandomSize(prior, settings.prior_ratio)
+    if settings.prior == "learned":
+        prior = _learned(settings, task, prior)
     return prior if task.num_states is None else Tabulated(prior, task.num_states)
+
+
+def _learned(settings: EnsembleSettings, task: TaskSpec, rest: Network) -> Network:
+    """Read the learned prior, for what it does not contain with the random network of the settings."""
+    found = load_prior(settings.prior_file)
+    if not isinstance(found, Learned):
+        raise ValueError(
+            f"prior_file={settings.prior_file!r} holds a {type(found).__name__}, not a learned prior; pass a file with "
+            "one of priorax.learn_prior"
+        )
+    if isinstance(found.network, Table) != (task.num_states is not None):
+        raise ValueError(
+            f"prior_file={settings.prior_file!r} was learned from {'states' if task.num_states is None else 'arrays'}, "
+            f"which observations are not; learn it in environments that are observed alike"
+        )
+    return dataclasses.replace(found, rest=rest, rest_scale=prior_scale_of(settings, task))
 
 
 def _prior_network(settings: EnsembleSettings, task: TaskSpec) -> Network:

@@ -11,7 +11,7 @@ from priorax.checks import non_negative, one_of, positive, positive_int
 from priorax.hardware import updates_sparse_rows
 from priorax.networks import ACTIVATIONS
 
-PRIORS = ("none", "network", "linear", "constant", "optimal")
+PRIORS = ("none", "network", "linear", "constant", "optimal", "learned")
 INDEX_PRIORS = ("network", "linear")
 HEADS = ("scalar", "c51", "qr")
 TORSOS = ("none", "small", "nature")
@@ -286,7 +286,10 @@ class EnsembleSettings(PriorSettings):
     prior: str = "network"
     """Prior function: none; network: a random network, by default with the member's architecture; linear: on states,
     independent values of all of them; constant: one number per action; optimal: draws around the optimal values with
-    standard deviation prior_scale, if the environment knows them (the paper's task-specific knowledge)."""
+    standard deviation prior_scale, if the environment knows them (the paper's task-specific knowledge); learned: draws
+    of the prior in prior_file, to which the random network is added, times prior_scale."""
+    prior_file: str = ""
+    """File of a learned prior (`priorax.save_prior`), for prior=learned. A run has a copy of it."""
     prior_ratio: float = 1.0
     """Multiply each member's prior function by a random factor, log-uniform between 1/prior_ratio and prior_ratio, for
     tasks whose scale of returns is not known; 1: no factor."""
@@ -329,6 +332,11 @@ class EnsembleSettings(PriorSettings):
         }
         for name, valid in choices.items():
             one_of(name, getattr(self, name), valid)
+        if (self.prior == "learned") != bool(self.prior_file):
+            raise ValueError(
+                f"prior={self.prior!r} with prior_file={self.prior_file!r}: a learned prior, and only that, is read "
+                "from a file; pass prior=learned with the file of priorax.save_prior, or neither"
+            )
         if not self.prior_ratio >= 1:
             raise ValueError(
                 f"prior_ratio={self.prior_ratio} must be at least 1; pass 1 for the same scale in all members"

@@ -5,6 +5,7 @@ episodes.csv      one row per episode
 tensorboard/      the same data as TensorBoard events
 evaluations.csv   evaluations of the deployed policy, if requested
 checkpoint/       see checkpoint.py
+prior.safetensors the learned prior, if the agent has one
 result.json       the result, once the run is finished
 """
 
@@ -27,10 +28,10 @@ from tensorboardX.summary import scalar
 from priorax.files import BadFile, write_atomically
 from priorax.training.checkpoint import Checkpoints, Commit
 from priorax.training.records import Episode, Snapshot
-from priorax.training.run_files import read_config, read_episodes
+from priorax.training.run_files import PRIOR_FILE, keep_prior, read_config, read_episodes
 from priorax.version import __version__
 
-FILES = ("run.json", "episodes.csv", "evaluations.csv", "result.json", "checkpoint", "tensorboard")
+FILES = ("run.json", "episodes.csv", "evaluations.csv", "result.json", "checkpoint", "tensorboard", PRIOR_FILE)
 """Files that a run writes."""
 LOCK = ".lock"
 LENGTHS = ("episodes", "steps", "evaluate_every", "evaluation_episodes", "deploy")
@@ -100,7 +101,8 @@ class RunFolder:
 
     def _begin(self) -> None:
         """Write run.json; the run is now in progress."""
-        write_atomically(self.path / "run.json", json.dumps({**self.config, **self.until}, indent=2).encode())
+        config = {**keep_prior(self.path, self.config), **self.until}
+        write_atomically(self.path / "run.json", json.dumps(config, indent=2).encode())
         (self.path / "result.json").unlink(missing_ok=True)
 
     def rewind(self) -> list[Episode]:

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from priorax.agents import Settings
-from priorax.files import BadFile
+from priorax.files import BadFile, write_atomically
 from priorax.training.records import Episode
 from priorax.version import __version__
 
 FORMAT = 5
 """Format version of the files of a run; a run of another format cannot be resumed."""
+PRIOR_FILE = "prior.safetensors"
+"""A run's copy of the file in the setting `prior_file`."""
 
 
 def describe_run(arguments: Mapping[str, Any], chosen: Settings) -> dict[str, Any]:
@@ -65,7 +67,28 @@ def read_config(path: Path) -> dict[str, Any]:
         raise BadFile(f"{path / 'run.json'} is damaged ({error}); start the run again with --overwrite") from None
     if not isinstance(found, dict):
         raise BadFile(f"{path / 'run.json'} is damaged (no object); start the run again with --overwrite")
+    chosen = found.get("settings")
+    if isinstance(chosen, dict) and chosen.get("prior_file"):  # whatever the file says, only the run's own copy is read
+        chosen["prior_file"] = str(path / PRIOR_FILE)
     return found
+
+
+def keep_prior(path: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Copy the learned prior of a run into its folder, so that the run needs no other files.
+
+    Args:
+        path: The folder.
+        config: Contents of run.json.
+
+    Returns:
+        The contents, in which `prior_file` is the copy.
+    """
+    used = config["settings"].get("prior_file")
+    if not used:
+        return dict(config)
+    if Path(used).resolve() != (path / PRIOR_FILE).resolve():
+        write_atomically(path / PRIOR_FILE, Path(used).read_bytes())
+    return {**config, "settings": {**config["settings"], "prior_file": PRIOR_FILE}}
 
 
 def read_episodes(path: Path, until: int | None = None, finished: int | None = None) -> list[Episode]:
