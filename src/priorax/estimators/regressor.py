@@ -318,11 +318,11 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
             low, high = mean - half, mean + half
         else:
             members, unseen = self._members(asked), self._unseen()
-            bounds = []
-            for j, rows in enumerate(self._out_of_bag()):
-                used = unseen.any(axis=1) & (rows.weight > 0)
-                residual = np.abs(rows.residual[used])
-                bounds.append(jackknife_after_bootstrap(members[..., j], unseen[used], residual, coverage))
+            used = unseen.any(axis=1)
+            bounds = [
+                jackknife_after_bootstrap(members[..., j], unseen[used], np.abs(rows.residual[used]), coverage)
+                for j, rows in enumerate(self._out_of_bag())
+            ]
             low, high = np.moveaxis(np.array(bounds), 0, -1)
         if np.any(np.isinf(high)):
             self._warn_of_infinite(coverage)

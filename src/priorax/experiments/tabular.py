@@ -8,16 +8,18 @@ data, and rows of a region without training data (a slab) from the rest. Default
 shown.
 """
 
-import importlib.util
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 from scipy.stats import entropy, norm
 from sklearn.metrics import roc_auc_score
+from threadpoolctl import threadpool_limits
 
 from priorax.analysis.parallel import Task
+from priorax.checks import one_of
 from priorax.experiments.tabular_data import CLASSES, PUBLISHED, REGRESSION, load, without_slab
 from priorax.experiments.tabular_models import CLASSIFIERS, OURS, REGRESSORS, Normal, Proba, fit
 from priorax.report import calibration
@@ -44,15 +46,21 @@ PUBLISHED_SCORES = {
 """Root mean squared error and negative log likelihood that others report, means of the 20 published splits."""
 
 
-def ladders(budget: str) -> list[Any]:
+def ladders(budget: str, models: Sequence[str] | None = None) -> list[Any]:
     """List every measurement separately: our estimators first, split after split.
 
     Args:
         budget: Size of the experiment, `quick` or `full`.
+        models: Names of the estimators that are measured; None: all.
 
     Returns:
         Ladders of tasks (`priorax.analysis.parallel`).
+
+    Raises:
+        ValueError: If a model is unknown.
     """
+    known = list(dict.fromkeys([OURS, *REGRESSORS, *CLASSIFIERS]))
+    chosen = known if models is None else [one_of("models", model, known) for model in models]
     names = [name for name in (*REGRESSION, *CLASSES) if budget == "full" or name in QUICK]
     splits = range(FIRST_SHOWN, FIRST_SHOWN + SPLITS[budget])
     found = [_task(OURS, name, split) for split in splits for name in names]
@@ -61,7 +69,7 @@ def ladders(budget: str) -> list[Any]:
     ]
     small = [name for name in names if name != "power"]
     found += [_task(model, name, FIRST_SHOWN, slab=True) for name in small for model in (OURS, *peers(name))]
-    return [[[item]] for item in found]
+    return [[[item]] for item in found if item.arguments["model"] in chosen]
 
 
 def peers(name: str) -> list[str]:
@@ -71,19 +79,20 @@ def peers(name: str) -> list[str]:
         name: Name of the data set.
 
     Returns:
-        Their names; NGBoost only if it is installed.
+        Their names.
     """
-    known = REGRESSORS if name in REGRESSION else CLASSIFIERS
-    return [model for model in known if model != "NGBoost" or importlib.util.find_spec("ngboost")]
+    return list(REGRESSORS if name in REGRESSION else CLASSIFIERS)
 
 
 def _task(model: str, name: str, split: int, slab: bool = False) -> Task:
     arguments = {"data": name, "model": model, "seed": split, "defaults": DEFAULTS if model == OURS else 0}
-    return Task(f"{model}, slab" if slab else model, arguments, slab_doubt if slab else measure)
+    name = f"{model}, slab" if slab else model
+    return Task(name, arguments, slab_doubt if slab else measure, needs="ngboost" if model == "NGBoost" else "")
 
 
+@threadpool_limits.wrap(limits=1)
 def measure(data: str, model: str, seed: int, defaults: int, **changes: Any) -> list[dict[str, Any]]:
-    """Fit a model to the training rows of a split and measure its predictions of the test rows.
+    """Fit a model to the training rows of a split and measure its predictions of the test rows, on one thread.
 
     Args:
         data: Name of the data set.
@@ -108,6 +117,7 @@ def measure(data: str, model: str, seed: int, defaults: int, **changes: Any) -> 
     return [{**scores, "far_auroc": auroc, "seconds": seconds}]
 
 
+@threadpool_limits.wrap(limits=1)
 def slab_doubt(data: str, model: str, seed: int, defaults: int) -> list[dict[str, Any]]:
     """Fit a model to training rows outside of a slab and measure how well its doubt tells test rows inside of it.
 
