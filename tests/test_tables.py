@@ -424,13 +424,13 @@ def test_intervals_are_written_and_measured(number, grade, data, tmp_path):
     np.testing.assert_allclose(
         [[float(row["low"]), float(row["high"])] for row in rows], np.stack(bounds, 1), rtol=1e-7
     )
-    assert fitted.calibration.interval.level == 0.9 and 0.75 < fitted.calibration.interval.coverage <= 1
+    assert fitted.calibration.intervals[0].level == 0.9 and 0.75 < fitted.calibration.intervals[0].coverage <= 1
     assert any("coverage of 0.9 intervals" in line for line in fitted.calibration.summary())
     # the file has the target: rows with one are scored, with the same intervals
-    assert (found.scored_rows, found.calibration.interval.level) == (295, 0.8)
+    assert (found.scored_rows, found.calibration.intervals[0].level) == (295, 0.8)
     truth = np.array([row[6] for row in list(csv.reader(data.read_text().splitlines()))[1:]])
     inside = [float(r["low"]) <= float(y) <= float(r["high"]) for r, y in zip(rows, truth, strict=True) if y]
-    assert found.calibration.interval.coverage == pytest.approx(np.mean(inside))
+    assert found.calibration.intervals[0].coverage == pytest.approx(np.mean(inside))
     with pytest.raises(ValueError, match=r"interval=0\.999 needs at least 999 training rows"):
         predict_table(out, data, tmp_path / "p.csv", interval=0.999)
     with pytest.raises(ValueError, match=r"interval=0\.9 is for numbers, but the model predicts one of 2 classes"):

@@ -8,6 +8,7 @@ from priorax.version import __version__
 if TYPE_CHECKING:
     from priorax.estimators import PriorEnsembleClassifier, PriorEnsembleRegressor
     from priorax.fitting import fit
+    from priorax.report.evaluating import evaluate
     from priorax.storage import save
     from priorax.training.distil import distil
     from priorax.training.explorer import Explorer
@@ -20,6 +21,7 @@ __all__ = [
     "PriorEnsembleRegressor",
     "__version__",
     "distil",
+    "evaluate",
     "fit",
     "load",
     "save",
@@ -31,6 +33,7 @@ _HOMES = {
     "PriorEnsembleClassifier": "estimators",
     "PriorEnsembleRegressor": "estimators",
     "distil": "training.distil",
+    "evaluate": "report.evaluating",
     "fit": "fitting",
     "load": "training.policy",
     "save": "storage",

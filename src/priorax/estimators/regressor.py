@@ -307,7 +307,7 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
             ValueError: If `coverage` or `method` is invalid.
         """
         asked = self._asked(X)
-        fraction("coverage", coverage)
+        fraction("coverage", coverage, example=0.9)
         if one_of("method", method, ("scaled", "jackknife")) == "scaled":
             mean, epistemic, aleatoric = self._spread(asked)
             quantiles = [

@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from scipy.stats import entropy, norm
+from scipy.stats import entropy
 from sklearn.metrics import roc_auc_score
 from threadpoolctl import threadpool_limits
 
 from priorax.analysis.parallel import Task
 from priorax.checks import one_of
 from priorax.experiments.tabular_data import CLASSES, PUBLISHED, REGRESSION, load, without_slab
-from priorax.experiments.tabular_models import CLASSIFIERS, OURS, REGRESSORS, Normal, Proba, fit
+from priorax.experiments.tabular_models import CLASSIFIERS, COVERAGE, OURS, REGRESSORS, Normal, Proba, fit
 from priorax.report import calibration
 from priorax.report.plots import panels
 from priorax.report.rows import Row, where
@@ -139,16 +139,14 @@ def _doubt(said: Normal | Proba) -> np.ndarray:
     return said.doubt if isinstance(said, Normal) else entropy(said.proba, axis=1)
 
 
-def _number_scores(said: Normal, part: Any) -> dict[str, float]:
-    found = calibration.of_numbers(part.test_y, said.mean, said.std, float(part.y.mean()))
-    z = (part.test_y - said.mean) / said.std
-    crps = said.std * (z * (2 * norm.cdf(z) - 1) + 2 * norm.pdf(z) - 1 / np.sqrt(np.pi))
+def _number_scores(said: Normal, part: Any) -> dict[str, Any]:
+    bounds = (COVERAGE, said.low, said.high)
+    found = calibration.of_numbers(part.test_y, said.mean, said.std, float(part.y.mean()), [bounds])
+    (interval,) = found.intervals
     return {
-        "rmse": found.score,
-        "nll": found.log_loss,
-        "crps": float(np.mean(crps)),
-        "coverage": float(np.mean((said.low <= part.test_y) & (part.test_y <= said.high))),
-        "width": float(np.mean(said.high - said.low) / part.y.std()),
+        **{name: found.metrics[name] for name in ("rmse", "nll", "crps")},
+        "coverage": interval.coverage,
+        "width": float(interval.width / part.y.std()),
     }
 
 

@@ -15,13 +15,12 @@ from typing import Any
 from priorax.checks import one_of
 from priorax.estimators import PriorEnsembleClassifier, PriorEnsembleRegressor
 from priorax.files import BadFile, parse_json, reading, write_atomically
-from priorax.report import calibration as calibrations
 from priorax.report.calibration import Calibration
 from priorax.report.plots import save_figure
 from priorax.report.table_page import TablePage, write_table_page
 from priorax.version import __version__
 
-VERSION = 2
+VERSION = 3
 """Version of the folder format."""
 FILES = ("model.safetensors", "calibration.json", "calibration.png", "report.html", "table.json")
 """Files of a model."""
@@ -96,7 +95,7 @@ def write_model(
     model.estimator.save(out / "model.safetensors")
     if measured is not None:
         write_atomically(out / "calibration.json", _json(measured.as_json()))
-        save_figure(calibrations.figure(measured), out, "calibration", ("png",))
+        save_figure(measured.plot(), out, "calibration", ("png",))
     if page is not None:
         write_table_page(page, out / "report.html")
     description = {
