@@ -54,7 +54,8 @@ def test_steps_stop_where_unseen_rows_no_longer_improve():
 def test_noise_that_leaves_out_no_rows_takes_all_steps(noise):
     model = PriorEnsembleRegressor(**{**SMALL, "steps": 200}, noise=noise, patience=1).fit(X, Y)
     assert model.best_step_ == model.n_iter_ == 200
-    assert np.all(np.isfinite(model.predict_interval(X)))
+    with pytest.warns(UserWarning, match=rf"noise='{noise}' leaves no rows out .* noise='bootstrap' or validation_fr"):
+        assert np.all(np.isfinite(model.predict_interval(X)))
 
 
 def test_noise_is_estimated_without_being_asked_for(regressor):
@@ -76,7 +77,8 @@ def test_intervals_of_a_fit_to_all_rows_are_too_narrow():
     x, y = RANDOM.standard_normal((60, 10)), RANDOM.standard_normal(60)
     model = PriorEnsembleRegressor(**SMALL, noise="none", prior=None).fit(x, y)
     new_x, new_y = RANDOM.standard_normal((500, 10)), RANDOM.standard_normal(500)
-    low, high = model.predict_interval(new_x)
+    with pytest.warns(UserWarning, match="too narrow"):
+        low, high = model.predict_interval(new_x)
     assert np.mean((low <= new_y) & (new_y <= high)) < 0.8
 
 
@@ -280,6 +282,8 @@ def test_the_prior_scale_can_be_chosen_by_unseen_rows(kind, tmp_path):
     y = Y if kind is PriorEnsembleRegressor else Y > 0
     model = kind(**{**SMALL, "steps": 200}, prior_scale="auto").fit(X, y)
     assert model.prior_scale_ in PRIOR_SCALES
+    assert f"prior_scale='auto' (chose {model.prior_scale_:g})" in repr(model)
+    assert "chose" not in repr(kind(prior_scale="auto"))
     assert model.belief_.prior_scale == model.prior_scale_
     same = kind(**{**SMALL, "steps": 200}, prior_scale=model.prior_scale_).fit(X, y)
     np.testing.assert_array_equal(model.predict_uncertainty(X).total, same.predict_uncertainty(X).total)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from test_viewer import browser  # noqa: F401
 
+from priorax import PriorEnsembleRegressor
 from priorax.cli import main, parse
 from priorax.estimators import tables
 from priorax.estimators.encoding import Features, learn
@@ -412,6 +413,17 @@ def test_a_prediction_never_takes_the_name_of_the_ids(number, data, tmp_path):
     assert said == ["the id column 'mean' has the name of a prediction; the prediction is called 'predicted_mean'"]
 
 
+def test_the_estimator_of_a_folder_is_loaded_by_its_class(number, grade, data, tmp_path):
+    out, _, _ = number
+    model = PriorEnsembleRegressor.load(out)
+    rows = tables.as_fitted(tables.read(data), model.encoding_)
+    np.testing.assert_array_equal(model.predict(rows), load_model(out).estimator.predict(rows))
+    with pytest.raises(BadFile, match="holds a PriorEnsembleClassifier, not a PriorEnsembleRegressor"):
+        PriorEnsembleRegressor.load(grade[0])
+    with pytest.raises(FileNotFoundError, match=r"is a folder without a model\.safetensors; pass a file that save\(\)"):
+        PriorEnsembleRegressor.load(tmp_path)
+
+
 def test_intervals_are_written_and_measured(number, grade, data, tmp_path):
     out, fitted, _ = number
     found = predict_table(out, data, tmp_path / "p.csv", interval=0.8)
@@ -468,7 +480,7 @@ def test_the_report_page_shows_scores_residuals_and_doubtful_rows(number, grade,
     page = (tmp_path / "page.html").read_text()
     assert found.paths == (tmp_path / "p.csv", tmp_path / "page.html")
     assert "<script>" not in page and "&lt;script&gt;alert(1)&lt;/script&gt; (line 3)" in page
-    assert "size = 50 (not like any training row): training rows alike otherwise have" in page
+    assert "size = 50 (outside the training range, " in page
     assert '<section id="scores">' not in page
     with pytest.raises(ValueError, match="would be overwritten"):
         predict_table(number[0], new, tmp_path / "p.csv", page=new)

@@ -31,9 +31,7 @@ DEFAULTS = 1
 FIRST_SHOWN = 5
 """First split that is shown; defaults were chosen on those before it."""
 SPLITS = {"quick": 1, "full": 15}
-"""Number of splits of our estimators."""
-PEER_SPLITS = {"quick": 1, "full": 2}
-"""Number of splits of the others."""
+"""Number of splits, the same for all estimators."""
 QUICK = ("energy", "diabetes", "iris")
 FAR = 5.0
 """Factor of the distance from the centre of the data for inputs that are too far."""
@@ -64,9 +62,7 @@ def ladders(budget: str, models: Sequence[str] | None = None) -> list[Any]:
     names = [name for name in (*REGRESSION, *CLASSES) if budget == "full" or name in QUICK]
     splits = range(FIRST_SHOWN, FIRST_SHOWN + SPLITS[budget])
     found = [_task(OURS, name, split) for split in splits for name in names]
-    found += [
-        _task(model, name, split) for split in splits[: PEER_SPLITS[budget]] for name in names for model in peers(name)
-    ]
+    found += [_task(model, name, split) for split in splits for name in names for model in peers(name)]
     small = [name for name in names if name != "power"]
     found += [_task(model, name, FIRST_SHOWN, slab=True) for name in small for model in (OURS, *peers(name))]
     return [[[item]] for item in found if item.arguments["model"] in chosen]
