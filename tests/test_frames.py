@@ -7,6 +7,7 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import polars
 import pytest
 from sklearn.base import clone
 
@@ -283,3 +284,20 @@ def test_an_explanation_says_how_a_value_is_unusual():
     assert " (in the training data, but not together with the other columns): " in words
     same = model.explain(x[:1])[0]
     assert all("(as in training rows alike in the other columns)" in same.words(cause) for cause in same.causes)
+
+
+def test_predictions_are_frames_of_polars_if_asked_for():
+    frame = polars.from_pandas(FRAME[["size", "age"]].fillna(0.0).reset_index(drop=True))
+    y = polars.Series("price", PRICE)
+    model = PriorEnsembleRegressor(**{**SMALL, "steps": 2}).fit(frame, y)
+    plain = model.predict(frame)
+    assert isinstance(plain, np.ndarray)
+    mean, std = model.set_output(transform="polars").predict(frame, return_std=True)
+    assert isinstance(mean, polars.Series) and mean.name == "price"
+    np.testing.assert_array_equal(mean.to_numpy(), plain)
+    assert isinstance(std, polars.Series)
+    labels = np.where(np.median(PRICE) < PRICE, "dear", "cheap")
+    proba = PriorEnsembleClassifier(**{**SMALL, "steps": 2}).fit(frame, labels).set_output(transform="polars")
+    assert proba.predict_proba(frame).columns == ["cheap", "dear"]
+    with pytest.raises(ValueError, match="transform='dask' is unknown"):
+        model.set_output(transform="dask")
