@@ -43,8 +43,8 @@ class TableInputs(BaseEstimator):
         arrays. The choice is copied by `clone`, and not saved in files.
 
         Args:
-            transform: "default" for arrays, "pandas", "polars", or None to change nothing; the argument has the name that
-                it has in scikit-learn.
+            transform: "default" for arrays, "pandas", "polars", or None to change nothing; the argument has its name
+                from scikit-learn.
 
         Returns:
             The estimator itself.

@@ -24,10 +24,8 @@ LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 """Levels of the intervals that are plotted."""
 GRID = np.linspace(0, 1, 100)
 """Levels over which the calibration error of a regression is the mean."""
-BINS = 10
-"""Number of bins of confidence."""
-TRIALS = 400
-"""Number of simulations of perfectly calibrated predictions."""
+BINS, TRIALS = 10, 400
+"""Numbers of bins of confidence, and of simulations of perfectly calibrated predictions."""
 
 
 @dataclass(frozen=True)
@@ -111,17 +109,26 @@ class Calibration:
     def metrics(self) -> dict[str, float | None]:
         """The scores by their usual names.
 
-        For numbers `rmse`, `mae`, `r2`, `nll`, `crps`, `calibration_error`, `sharpness`, and `coverage_0.9` and
-        `width_0.9` of each level; for classes `accuracy`, `balanced_accuracy`, `log_loss`, `brier`, `ece`, `auroc`.
-        None where a score is not defined.
+        For numbers also `coverage_0.9` and `width_0.9` of each level; None where a score is not defined.
         """
         if self.kind == "class":
-            names = ("accuracy", "balanced_accuracy", "log_loss", "brier", "ece", "auroc")
-            values = (self.score, self.balanced, self.log_loss, self.brier, self.error, self.auc)
-            return dict(zip(names, values, strict=True))
-        names = ("rmse", "mae", "r2", "nll", "crps", "calibration_error", "sharpness")
-        values = (self.score, self.mae, self.r2, self.log_loss, self.crps, self.error, self.sharpness)
-        found = dict(zip(names, values, strict=True))
+            return {
+                "accuracy": self.score,
+                "balanced_accuracy": self.balanced,
+                "log_loss": self.log_loss,
+                "brier": self.brier,
+                "ece": self.error,
+                "auroc": self.auc,
+            }
+        found = {
+            "rmse": self.score,
+            "mae": self.mae,
+            "r2": self.r2,
+            "nll": self.log_loss,
+            "crps": self.crps,
+            "calibration_error": self.error,
+            "sharpness": self.sharpness,
+        }
         for each in self.intervals:
             found |= {f"coverage_{each.level:g}": each.coverage, f"width_{each.level:g}": each.width}
         return found
@@ -199,7 +206,7 @@ class Calibration:
                 "R²": (self.r2, "1 is perfect"),
                 "negative log likelihood": (self.log_loss, ""),
                 "CRPS": (self.crps, "0 is perfect"),
-                "sharpness": (self.sharpness, "root mean square of the standard deviations"),
+                "sharpness": (self.sharpness, "RMS of standard deviations"),
             }
             known = [(name, short_number(value), words) for name, (value, words) in more.items() if value is not None]
             return [*lines[:2], *known, *lines[2:]]

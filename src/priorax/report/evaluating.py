@@ -58,7 +58,10 @@ def _numbers(model: Any, X: Any, y: np.ndarray, levels: Sequence[float]) -> Cali
             ) from error
         return of_numbers(y, mean, std, levels=levels)
     said = model.predict_uncertainty(X)
-    bounds = [(level, *map(np.asarray, model.predict_interval(X, level))) for level in levels]
+    bounds = []
+    for level in levels:
+        low, high = model.predict_interval(X, level)
+        bounds.append((level, np.asarray(low), np.asarray(high)))
     return of_numbers(y, said.mean, said.total, float(model.y_mean_[0]), bounds)
 
 
