@@ -21,7 +21,6 @@ from priorax.checks import fraction, short_number
 from priorax.report.plots import BAND, MEAN, panels, plain_ticks
 
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
-"""Levels of the intervals that are plotted."""
 GRID = np.linspace(0, 1, 100)
 """Levels over which the calibration error of a regression is the mean."""
 BINS, TRIALS = 10, 400
