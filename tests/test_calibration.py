@@ -2,8 +2,17 @@
 
 import numpy as np
 import pytest
+import uncertainty_toolbox as uct
+from scipy.stats import norm
+from sklearn import metrics
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, WhiteKernel
+from sklearn.linear_model import LinearRegression, LogisticRegression
 
+from priorax import PriorEnsembleClassifier, PriorEnsembleRegressor, evaluate
 from priorax.report import calibration
+
+SMALL = {"num_members": 5, "hidden_widths": (16,), "steps": 300, "learning_rate": 1e-2, "random_state": 0}
 
 
 def test_calibration_of_numbers_tells_right_from_too_sure():
@@ -57,3 +66,107 @@ def test_calibration_refuses_what_it_cannot_measure():
         calibration.of_numbers(ones[:0], ones[:0], ones[:0], 0.0)
     with pytest.raises(ValueError, match="sum to one"):
         calibration.of_classes(np.zeros(3, int), np.ones((3, 2)), 0)
+
+
+@pytest.fixture(scope="module")
+def table():
+    random = np.random.default_rng(4)
+    x = random.uniform(-2, 2, (400, 2))
+    return x, np.sin(x[:, 0]) + (0.1 + 0.1 * np.abs(x[:, 1])) * random.standard_normal(400)
+
+
+def test_scores_of_numbers_are_those_of_the_uncertainty_toolbox_and_scikit_learn():
+    random = np.random.default_rng(5)
+    mean, std = random.normal(size=300), random.uniform(0.3, 2, size=300)
+    truth = mean + 1.4 * std * random.standard_t(4, size=300)
+    found = calibration.of_numbers(truth, mean, std, levels=(0.5, 0.9)).metrics
+    assert found == pytest.approx(
+        {
+            "rmse": metrics.root_mean_squared_error(truth, mean),
+            "mae": metrics.mean_absolute_error(truth, mean),
+            "r2": metrics.r2_score(truth, mean),
+            "nll": uct.nll_gaussian(mean, std, truth),
+            "crps": uct.crps_gaussian(mean, std, truth),
+            "calibration_error": uct.mean_absolute_calibration_error(mean, std, truth),
+            "sharpness": uct.sharpness(std),
+            "coverage_0.5": uct.get_proportion_in_interval(mean, std, truth, 0.5),
+            "width_0.5": 2 * norm.ppf(0.75) * std.mean(),
+            "coverage_0.9": uct.get_proportion_in_interval(mean, std, truth, 0.9),
+            "width_0.9": 2 * norm.ppf(0.95) * std.mean(),
+        }
+    )
+    assert found["calibration_error"] > 0.05, "the case is not trivial"
+
+
+def test_the_crps_is_the_integral_of_its_definition():
+    grid = np.linspace(-40, 40, 400_001)
+    squares = (norm.cdf(grid, 1.0, 2.0) - (grid >= -1.5)) ** 2
+    found = calibration.of_numbers(np.array([-1.5]), np.array([1.0]), np.array([2.0]))
+    assert found.crps == pytest.approx(np.trapezoid(squares, grid), abs=1e-4)
+    assert found.r2 is None, "there is no variance to explain"
+
+
+def test_scores_of_classes_are_those_of_scikit_learn():
+    random = np.random.default_rng(6)
+    proba = random.dirichlet(np.ones(3), size=500)
+    truth = np.array([random.choice(3, p=row) for row in proba])
+    found = calibration.of_classes(truth, proba).metrics
+    confidence, right = proba.max(axis=1), proba.argmax(axis=1) == truth
+    place = np.minimum(np.floor(10 * confidence), 9)
+    parts = [np.mean(place == b) * abs(np.mean((right - confidence)[place == b])) for b in np.unique(place)]
+    assert found == pytest.approx(
+        {
+            "accuracy": metrics.accuracy_score(truth, proba.argmax(axis=1)),
+            "balanced_accuracy": metrics.balanced_accuracy_score(truth, proba.argmax(axis=1)),
+            "log_loss": metrics.log_loss(truth, proba),
+            "brier": np.mean(np.sum((proba - np.eye(3)[truth]) ** 2, axis=1)),
+            "ece": np.sum(parts),
+            "auroc": metrics.roc_auc_score(truth, proba, multi_class="ovr"),
+        }
+    )
+
+
+def test_a_regressor_is_evaluated_in_one_call(table):
+    x, y = table
+    model = PriorEnsembleRegressor(**SMALL).fit(x[:200], y[:200])
+    found = evaluate(model, x[200:], y[200:], levels=(0.8, 0.9))
+    said = model.predict_uncertainty(x[200:])
+    assert found.metrics["crps"] == pytest.approx(uct.crps_gaussian(said.mean, said.total, y[200:]))
+    for level in (0.8, 0.9):
+        low, high = model.predict_interval(x[200:], level)
+        assert found.metrics[f"coverage_{level}"] == np.mean((low <= y[200:]) & (y[200:] <= high))
+        assert found.metrics[f"width_{level}"] == pytest.approx(np.mean(high - low))
+    assert "coverage of 0.8 intervals" in str(found) and "R²" in str(found)
+    left, _ = found.plot().axes
+    assert left.get_xlabel() == "nominal coverage"
+    with pytest.raises(ValueError, match=r"levels=90\.0 .* pass 0\.9"):
+        evaluate(model, x, y, levels=(90.0,))
+    with pytest.raises(ValueError, match=r"y has shape \(400, 2\), but one target per row is needed"):
+        evaluate(model, x, np.stack([y, y], axis=1))
+
+
+def test_estimators_of_others_are_evaluated_alike(table):
+    x, y = table
+    process = GaussianProcessRegressor(RBF(1.0) + WhiteKernel(0.1), optimizer=None).fit(x[:200], y[:200])
+    found = evaluate(process, x[200:], y[200:]).metrics
+    mean, std = process.predict(x[200:], return_std=True)
+    assert found == calibration.of_numbers(y[200:], mean, std).metrics
+    with pytest.raises(TypeError, match="LinearRegression predicts no standard deviation"):
+        evaluate(LinearRegression().fit(x, y), x, y)
+    labels = np.where(y > 0, "up", "down")
+    plain = LogisticRegression().fit(x[:200], labels[:200])
+    assert evaluate(plain, x[200:], labels[200:]).score == plain.score(x[200:], labels[200:])
+
+
+def test_a_classifier_is_evaluated_in_one_call(table):
+    x, y = table
+    labels = np.where(y > 0.5, "up", "down")
+    model = PriorEnsembleClassifier(**SMALL).fit(x[:200], labels[:200])
+    found = evaluate(model, x[200:], labels[200:])
+    proba = model.predict_proba(x[200:])
+    assert found.metrics["log_loss"] == pytest.approx(metrics.log_loss(labels[200:], proba))
+    assert found.metrics["auroc"] == pytest.approx(metrics.roc_auc_score(labels[200:], proba[:, 1]))
+    assert found.plain_score == np.mean(labels[200:] == "down")
+    assert found.plot().axes[0].get_xlabel() == "confidence"
+    with pytest.raises(ValueError, match="'sideways'"):
+        evaluate(model, x[:1], ["sideways"])

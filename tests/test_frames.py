@@ -7,6 +7,7 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import polars
 import pytest
 from sklearn.base import clone
 
@@ -256,9 +257,47 @@ def test_an_explanation_names_the_column_that_is_far_from_the_data(regressor, cl
     assert far.distance > 2 * far.usual_distance and far.more_than == 1.0
     relevance = {cause.column: cause.relevance for cause in far.causes}
     assert max(relevance.values()) == 1 and relevance["garden"] < 0.5 < relevance["city"]
-    assert "- size = 9 (not like any training row): training rows alike otherwise have" in str(far)
+    assert "- size = 9 (outside the training range, " in str(far)
+    assert "): training rows alike in the other columns have" in str(far)
     known = regressor.explain(FRAME[:1])[0]
     assert known.distance == pytest.approx(0, abs=1e-4) and "which is usual" in str(known)
     assert classifier.explain(FRAME[:1], num_nearest=2)[0].causes[0].relevance >= 0
     with pytest.raises(ValueError, match="num_nearest=0"):
         regressor.explain(FRAME, num_nearest=0)
+
+
+def test_an_explanation_says_how_a_value_is_unusual():
+    """Outside the range of all training rows, not of a sample; or inside of it, but not beside the other columns."""
+    random = np.random.default_rng(0)
+    first = random.standard_normal(3000)
+    x = np.stack([first, first + 0.01 * random.standard_normal(3000)], axis=1)
+    settings = {**SMALL, "steps": 200, "num_members": 10}
+    model = PriorEnsembleRegressor(**settings).fit(x, first)
+    top = x[np.argmax(x[:, 0])]
+    assert model.anchors_[:, 0].max() * model.x_scale_[0] + model.x_mean_[0] < top[0], "the sample does not have it"
+    assert not any(cause.outside for cause in model.explain(top[None])[0].causes)
+    far, apart = model.explain([[50.0, 0.0], [1.5, -1.5]])
+    words = far.words(next(cause for cause in far.causes if cause.column == "x0"))
+    low, high = x[:, 0].min(), x[:, 0].max()
+    assert words.startswith(f"x0 = 50 (outside the training range, {low:.4g} to {high:.4g}): training rows alike")
+    words = apart.words(apart.causes[0])
+    assert " (in the training data, but not together with the other columns): " in words
+    same = model.explain(x[:1])[0]
+    assert all("(as in training rows alike in the other columns)" in same.words(cause) for cause in same.causes)
+
+
+def test_predictions_are_frames_of_polars_if_asked_for():
+    frame = polars.from_pandas(FRAME[["size", "age"]].fillna(0.0).reset_index(drop=True))
+    y = polars.Series("price", PRICE)
+    model = PriorEnsembleRegressor(**{**SMALL, "steps": 2}).fit(frame, y)
+    plain = model.predict(frame)
+    assert isinstance(plain, np.ndarray)
+    mean, std = model.set_output(transform="polars").predict(frame, return_std=True)
+    assert isinstance(mean, polars.Series) and mean.name == "price"
+    np.testing.assert_array_equal(mean.to_numpy(), plain)
+    assert isinstance(std, polars.Series)
+    labels = np.where(np.median(PRICE) < PRICE, "dear", "cheap")
+    proba = PriorEnsembleClassifier(**{**SMALL, "steps": 2}).fit(frame, labels).set_output(transform="polars")
+    assert proba.predict_proba(frame).columns == ["cheap", "dear"]
+    with pytest.raises(ValueError, match="transform='dask' is unknown"):
+        model.set_output(transform="dask")

@@ -1,10 +1,15 @@
 import warnings
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from mapie.regression import JackknifeAfterBootstrapRegressor
+from mapie.subsample import Subsample
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.datasets import load_digits
+from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import train_test_split
 
 from priorax import PriorEnsembleClassifier, PriorEnsembleRegressor
@@ -49,7 +54,8 @@ def test_steps_stop_where_unseen_rows_no_longer_improve():
 def test_noise_that_leaves_out_no_rows_takes_all_steps(noise):
     model = PriorEnsembleRegressor(**{**SMALL, "steps": 200}, noise=noise, patience=1).fit(X, Y)
     assert model.best_step_ == model.n_iter_ == 200
-    assert np.all(np.isfinite(model.predict_interval(X)))
+    with pytest.warns(UserWarning, match=rf"noise='{noise}' leaves no rows out .* noise='bootstrap' or validation_fr"):
+        assert np.all(np.isfinite(model.predict_interval(X)))
 
 
 def test_noise_is_estimated_without_being_asked_for(regressor):
@@ -71,7 +77,8 @@ def test_intervals_of_a_fit_to_all_rows_are_too_narrow():
     x, y = RANDOM.standard_normal((60, 10)), RANDOM.standard_normal(60)
     model = PriorEnsembleRegressor(**SMALL, noise="none", prior=None).fit(x, y)
     new_x, new_y = RANDOM.standard_normal((500, 10)), RANDOM.standard_normal(500)
-    low, high = model.predict_interval(new_x)
+    with pytest.warns(UserWarning, match="too narrow"):
+        low, high = model.predict_interval(new_x)
     assert np.mean((low <= new_y) & (new_y <= high)) < 0.8
 
 
@@ -184,24 +191,73 @@ def test_the_jackknife_after_bootstrap_keeps_its_guarantee():
     assert np.mean([bagged_lines(seed, in_bag_residuals=True) for seed in range(100)]) < found - 0.02
 
 
-def test_the_jackknife_after_bootstrap_agrees_with_mapie():
-    """On the same resamplings, around the same lines."""
-    mapie = pytest.importorskip("mapie.regression", reason="MAPIE is not installed")
-    from mapie.subsample import Subsample
-    from sklearn.linear_model import LinearRegression
+class Resamplings(Subsample):
+    """Given resamplings, for MAPIE."""
 
-    drawn = [rows for rows, _ in Subsample(n_resamplings=30, random_state=0).split(X)]
-    lines = [LinearRegression().fit(X[rows], Y[rows]) for rows in drawn]
-    unseen = np.array([~np.isin(np.arange(len(X)), rows) for rows in drawn]).T
-    mean = (np.array([line.predict(X) for line in lines]).T * unseen).sum(axis=1) / unseen.sum(axis=1)
+    def __init__(self, bags):
+        super().__init__(n_resamplings=len(bags))
+        self.bags = bags
+
+    def split(self, X, *_):
+        for rows in self.bags:
+            yield rows, np.setdiff1d(np.arange(len(X)), rows)
+
+
+class Member(RegressorMixin, BaseEstimator):
+    """Predicts as the member of a fitted ensemble whose resampling it is fitted to does; the ensemble is looked up."""
+
+    fitted = None
+
+    def fit(self, X, y):
+        seen = np.isin(Member.fitted.x, X[:, 0])
+        found = np.flatnonzero((seen == Member.fitted.seen.T).all(axis=1))
+        self.member_ = None if seen.all() else int(found[0])  # MAPIE also fits to all rows, for its point predictions
+        return self
+
+    def predict(self, X):
+        model = Member.fitted.model
+        return model.predict(X) if self.member_ is None else model.members(X, self.member_)
+
+
+def of_mapie(learner, bags, x, y, new_x, coverage):
+    """Intervals of MAPIE's jackknife+-after-bootstrap."""
+    model = JackknifeAfterBootstrapRegressor(learner, confidence_level=coverage, resampling=Resamplings(bags))
+    return model.fit_conformalize(x, y).predict_interval(new_x)[1][..., 0].T
+
+
+@pytest.mark.filterwarnings("ignore:WARNING. at least one point of training set belongs to every resampling")
+@pytest.mark.filterwarnings("ignore:(Mean of empty slice|invalid value encountered in (scalar )?divide)")
+@pytest.mark.parametrize("coverage", [0.5, 0.9, 0.95])
+def test_intervals_of_an_ensemble_are_those_of_mapie(regressor, coverage):
+    """Of the same members, with the same resamplings; differences are rounding errors of float32."""
+    unseen = regressor._unseen()
+    assert np.any(unseen.sum(axis=1) == 1), "rows that only one member left out count too"
+    Member.fitted = SimpleNamespace(model=regressor, x=X[:, 0], seen=~unseen)
+    bags = [np.flatnonzero(seen) for seen in ~unseen.T]
+    theirs = of_mapie(Member(), bags, X, Y, NEW_X, coverage)
+    ours = regressor.predict_interval(NEW_X, coverage, "jackknife")
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("coverage", "rank"), [(0.5, 50), (0.9, 90), (0.93, 93), pytest.param(0.55, 55, id="0.55, not 56 as in MAPIE")]
+)
+def test_the_quantile_of_the_jackknife_after_bootstrap_is_that_of_mapie(coverage, rank):
+    """The ceil((n + 1) coverage)-th value. In float64, 100 * 0.55 is above 55: MAPIE then takes the next value."""
+    x, y = X[:99], Y[:99]
+    bags = [RANDOM.integers(99, size=99) for _ in range(30)]
+    lines = [LinearRegression().fit(x[rows], y[rows]) for rows in bags]
+    unseen = np.array([~np.isin(np.arange(99), rows) for rows in bags]).T
+    mean = (np.array([line.predict(x) for line in lines]).T * unseen).sum(axis=1) / unseen.sum(axis=1)
     values = np.array([line.predict(NEW_X) for line in lines])
-    low, high = jackknife_after_bootstrap(values, unseen, np.abs(Y - mean), 0.9)
-    model = mapie.JackknifeAfterBootstrapRegressor(
-        LinearRegression(), confidence_level=0.9, resampling=Subsample(n_resamplings=30, random_state=0)
-    ).fit_conformalize(X, Y)
-    _, theirs = model.predict_interval(NEW_X)
-    assert np.abs(theirs[:, 0, 0] - low).max() < 0.02 * np.mean(high - low)
-    assert np.abs(theirs[:, 1, 0] - high).max() < 0.02 * np.mean(high - low)
+    residual = np.abs(y - mean)
+    ours = jackknife_after_bootstrap(values, unseen, residual, coverage)
+    theirs = of_mapie(LinearRegression(), bags, x, y, NEW_X, coverage)
+    centre = unseen / unseen.sum(axis=1, keepdims=True) @ values
+    low, high = np.sort(centre - residual[:, None], axis=0), np.sort(centre + residual[:, None], axis=0)
+    np.testing.assert_allclose(ours, [low[99 - rank], high[rank - 1]], rtol=0, atol=1e-12)
+    taken = rank + (coverage == 0.55)
+    np.testing.assert_allclose(theirs, [low[99 - taken], high[taken - 1]], rtol=0, atol=1e-12)
 
 
 def test_beta_one_moves_the_mean_as_the_squared_error_does():
@@ -226,6 +282,8 @@ def test_the_prior_scale_can_be_chosen_by_unseen_rows(kind, tmp_path):
     y = Y if kind is PriorEnsembleRegressor else Y > 0
     model = kind(**{**SMALL, "steps": 200}, prior_scale="auto").fit(X, y)
     assert model.prior_scale_ in PRIOR_SCALES
+    assert f"prior_scale='auto' (chose {model.prior_scale_:g})" in repr(model)
+    assert "chose" not in repr(kind(prior_scale="auto"))
     assert model.belief_.prior_scale == model.prior_scale_
     same = kind(**{**SMALL, "steps": 200}, prior_scale=model.prior_scale_).fit(X, y)
     np.testing.assert_array_equal(model.predict_uncertainty(X).total, same.predict_uncertainty(X).total)

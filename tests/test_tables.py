@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from test_viewer import browser  # noqa: F401
 
+from priorax import PriorEnsembleRegressor
 from priorax.cli import main, parse
 from priorax.estimators import tables
 from priorax.estimators.encoding import Features, learn
@@ -412,6 +413,17 @@ def test_a_prediction_never_takes_the_name_of_the_ids(number, data, tmp_path):
     assert said == ["the id column 'mean' has the name of a prediction; the prediction is called 'predicted_mean'"]
 
 
+def test_the_estimator_of_a_folder_is_loaded_by_its_class(number, grade, data, tmp_path):
+    out, _, _ = number
+    model = PriorEnsembleRegressor.load(out)
+    rows = tables.as_fitted(tables.read(data), model.encoding_)
+    np.testing.assert_array_equal(model.predict(rows), load_model(out).estimator.predict(rows))
+    with pytest.raises(BadFile, match="holds a PriorEnsembleClassifier, not a PriorEnsembleRegressor"):
+        PriorEnsembleRegressor.load(grade[0])
+    with pytest.raises(FileNotFoundError, match=r"is a folder without a model\.safetensors; pass a file that save\(\)"):
+        PriorEnsembleRegressor.load(tmp_path)
+
+
 def test_intervals_are_written_and_measured(number, grade, data, tmp_path):
     out, fitted, _ = number
     found = predict_table(out, data, tmp_path / "p.csv", interval=0.8)
@@ -424,13 +436,13 @@ def test_intervals_are_written_and_measured(number, grade, data, tmp_path):
     np.testing.assert_allclose(
         [[float(row["low"]), float(row["high"])] for row in rows], np.stack(bounds, 1), rtol=1e-7
     )
-    assert fitted.calibration.interval.level == 0.9 and 0.75 < fitted.calibration.interval.coverage <= 1
+    assert fitted.calibration.intervals[0].level == 0.9 and 0.75 < fitted.calibration.intervals[0].coverage <= 1
     assert any("coverage of 0.9 intervals" in line for line in fitted.calibration.summary())
     # the file has the target: rows with one are scored, with the same intervals
-    assert (found.scored_rows, found.calibration.interval.level) == (295, 0.8)
+    assert (found.scored_rows, found.calibration.intervals[0].level) == (295, 0.8)
     truth = np.array([row[6] for row in list(csv.reader(data.read_text().splitlines()))[1:]])
     inside = [float(r["low"]) <= float(y) <= float(r["high"]) for r, y in zip(rows, truth, strict=True) if y]
-    assert found.calibration.interval.coverage == pytest.approx(np.mean(inside))
+    assert found.calibration.intervals[0].coverage == pytest.approx(np.mean(inside))
     with pytest.raises(ValueError, match=r"interval=0\.999 needs at least 999 training rows"):
         predict_table(out, data, tmp_path / "p.csv", interval=0.999)
     with pytest.raises(ValueError, match=r"interval=0\.9 is for numbers, but the model predicts one of 2 classes"):
@@ -468,7 +480,7 @@ def test_the_report_page_shows_scores_residuals_and_doubtful_rows(number, grade,
     page = (tmp_path / "page.html").read_text()
     assert found.paths == (tmp_path / "p.csv", tmp_path / "page.html")
     assert "<script>" not in page and "&lt;script&gt;alert(1)&lt;/script&gt; (line 3)" in page
-    assert "size = 50 (not like any training row): training rows alike otherwise have" in page
+    assert "size = 50 (outside the training range, " in page
     assert '<section id="scores">' not in page
     with pytest.raises(ValueError, match="would be overwritten"):
         predict_table(number[0], new, tmp_path / "p.csv", page=new)

@@ -3,11 +3,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
-from priorax.experiments import tabular
+from priorax.experiments import reproduce, sweep, tabular, tabular_models
 from priorax.experiments.tabular_data import CLASSES, PUBLISHED, REGRESSION, load, published_test_rows, without_slab
 from priorax.experiments.tabular_models import OURS
 from priorax.report.plots import save_figure
+from priorax.report.rows import write_rows
 
 ROOT = Path(__file__).parent.parent
 
@@ -40,7 +42,7 @@ def test_every_set_has_rows_for_both_sides(name):
     assert 0 < inside.sum() < len(inside)
 
 
-@pytest.mark.parametrize("model", ["random forest", "gradient boosting", "Gaussian process"])
+@pytest.mark.parametrize("model", ["random forest", "gradient boosting", "Gaussian process", "bagged MLPs"])
 @pytest.mark.parametrize("name", ["diabetes", "iris"])
 @pytest.mark.slow
 def test_others_are_measured(model, name):
@@ -77,6 +79,43 @@ def test_the_table_has_means_and_says_of_which_splits(tmp_path):
     )
     assert dropout[1] == "MC dropout, published"
     save_figure(tabular.figure(rows), tmp_path, "tabular", ("png",))
+
+
+def test_rows_of_a_package_that_is_not_installed_are_skipped_with_a_word_and_still_shown(tmp_path, monkeypatch):
+    """NGBoost is an extra: without it nothing of it is run, but rows made elsewhere are in the table."""
+    rows = tmp_path / "tabular_quick.csv"
+    stamp = {"experiment": "tabular", "budget": "quick", "rows_version": sweep.ROWS_VERSION, "version": "0"}
+    scores = {"rmse": 50, "nll": 5.4, "crps": 30, "coverage": 0.9, "width": 2.4, "far_auroc": 0.5, "seconds": 1}
+    tasks = [level[0] for (level,) in tabular.ladders("quick", ["NGBoost"])]
+    book = sweep._Settings(rows)
+    for task in tasks:
+        book.add(task)
+    write_rows(rows, [{**stamp, **sweep._row(task), **scores} for task in tasks if task.measure is tabular.measure])
+    monkeypatch.setattr(sweep, "find_spec", lambda name: None)
+    said = []
+    result = reproduce("tabular", "quick", tmp_path, announce=said.append, models=["NGBoost"])
+    assert said[0] == (
+        f"ngboost is not installed, so {len(tasks)} measurements with it are skipped; pip install ngboost and run this "
+        "again"
+    )
+    assert [(row["model"], row["data"]) for row in result.rows] == [("NGBoost", "energy"), ("NGBoost", "diabetes")]
+    with pytest.raises(ValueError, match="models='xgboost' is unknown"):
+        tabular.ladders("quick", ["xgboost"])
+
+
+@pytest.mark.parametrize(
+    "model",
+    ["random forest", "gradient boosting", "Gaussian process", pytest.param("bagged MLPs", marks=pytest.mark.slow)],
+)
+def test_models_without_a_distribution_of_their_own_get_an_honest_one(model):
+    """On noise of known size around a line: neither the residuals of the fit, nor the spread of members alone."""
+    random = np.random.default_rng(0)
+    x = random.uniform(-1, 1, (400, 2))
+    y = x[:, 0] + 0.5 * random.standard_normal(400)
+    with threadpool_limits(1):
+        said = tabular_models.fit(model, x[:200], y[:200], 0, True)(x[200:])
+    assert np.mean((said.low <= y[200:]) & (y[200:] <= said.high)) == pytest.approx(0.9, abs=0.08)
+    assert np.mean(said.std) == pytest.approx(0.5, rel=0.25)
 
 
 def test_each_measurement_is_listed_once_and_shown_splits_were_not_chosen_on():

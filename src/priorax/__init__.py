@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from priorax.estimators import PriorEnsembleClassifier, PriorEnsembleRegressor
     from priorax.fitting import fit
     from priorax.learned_prior import learn_prior
+    from priorax.report.evaluating import evaluate
     from priorax.storage import load_prior, save, save_prior
     from priorax.training.distil import distil
     from priorax.training.explorer import Explorer
@@ -21,6 +22,7 @@ __all__ = [
     "PriorEnsembleRegressor",
     "__version__",
     "distil",
+    "evaluate",
     "fit",
     "learn_prior",
     "load",
@@ -35,6 +37,7 @@ _HOMES = {
     "PriorEnsembleClassifier": "estimators",
     "PriorEnsembleRegressor": "estimators",
     "distil": "training.distil",
+    "evaluate": "report.evaluating",
     "fit": "fitting",
     "learn_prior": "learned_prior",
     "load": "training.policy",

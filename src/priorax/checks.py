@@ -24,7 +24,9 @@ def positive_int(name: str, value: object) -> int:
         ValueError: If it is not.
     """
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
-        raise ValueError(f"{name}={value!r} must be a whole number of at least 1; pass for example {name}=20")
+        meant = _meant(value)
+        example = f"{name}={round(meant)}" if meant is not None and meant >= 1 else f"for example {name}=20"
+        raise ValueError(f"{name}={value!r} must be a whole number of at least 1; pass {example}")
     return int(value)
 
 
@@ -61,20 +63,25 @@ def positive(name: str, value: object, example: float = 1.0) -> float:
     return _in_range(name, value, lambda v: v > 0, "a finite number above 0", example)
 
 
-def fraction(name: str, value: object) -> float:
+def fraction(name: str, value: object, example: float = 0.5) -> float:
     """Check that an argument is a number strictly between 0 and 1.
 
     Args:
         name: Name of the argument.
         value: The argument.
+        example: A valid value, for the message.
 
     Returns:
         The value.
 
     Raises:
-        ValueError: If it is not.
+        ValueError: If it is not; numbers above 1 and below 100 are taken for percent in the message.
     """
-    return _in_range(name, value, lambda v: 0 < v < 1, "a number above 0 and below 1", 0.5)
+    meant = _meant(value)
+    if meant is not None and 1 < meant < 100:
+        share = short_number(meant / 100, 12)
+        raise ValueError(f"{name}={value!r} must be a number above 0 and below 1; pass {share} for {meant:g}%")
+    return _in_range(name, value, lambda v: 0 < v < 1, "a number above 0 and below 1", example)
 
 
 def checked_seed(value: object, name: str = "seed") -> int:
@@ -91,9 +98,9 @@ def checked_seed(value: object, name: str = "seed") -> int:
         ValueError: If it is not.
     """
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or not 0 <= int(value) < 2**32:
-        raise ValueError(
-            f"{name}={value!r} must be a whole number of at least 0 and below 2**32; pass for example {name}=0"
-        )
+        meant = _meant(value)
+        example = f"{name}={round(meant)}" if meant is not None and 0 <= meant < 2**32 else f"for example {name}=0"
+        raise ValueError(f"{name}={value!r} must be a whole number of at least 0 and below 2**32; pass {example}")
     return int(value)
 
 
@@ -133,7 +140,20 @@ def _in_range(name: str, value: object, holds: Callable[[float], bool], limit: s
         number = float(value)
         if math.isfinite(number) and holds(number):
             return number
-    raise ValueError(f"{name}={value!r} must be {limit}; pass for example {name}={example}")
+    meant = _meant(value)
+    valid = f"{name}={meant:g}" if meant is not None and holds(meant) else f"for example {name}={example}"
+    raise ValueError(f"{name}={value!r} must be {limit}; pass {valid}")
+
+
+def _meant(value: object) -> float | None:
+    """Get the finite number that a number or a text stands for, if any, to propose it."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real | str):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
 
 
 def short_number(value: float, digits: int = 4) -> str:

@@ -21,6 +21,7 @@ EXTRAS = {
     "cluster": ("ray",),
     "docs": ("mkdocs", "mkdocs-material", "mkdocstrings", "mkdocstrings-python", "pymdown-extensions", "ruff"),
     "peers": ("stable-baselines3", "bsuite", "dm-haiku", "rlax", "gymnasium", "optuna"),
+    "rivals": ("ngboost",),
     "bench": ("bsuite", "dm-haiku", "rlax"),
     "dev": (
         "ruff",
@@ -31,6 +32,9 @@ EXTRAS = {
         "build",
         "beartype",
         "pandas",
+        "polars",
+        "mapie",
+        "uncertainty-toolbox",
         "nbclient",
         "nbformat",
         "ipykernel",

@@ -26,6 +26,8 @@ class Task(NamedTuple):
     """Arguments of the function."""
     measure: Callable[..., list[dict[str, Any]]] | None = None
     """Function that measures something and returns rows, importable by name; None: `train`."""
+    needs: str = ""
+    """Package that it needs, if it is not one of ours."""
 
     def asking(self, **more: Any) -> "Task":
         """Add arguments.

@@ -64,8 +64,9 @@ def _benchmark(command: Benchmark) -> int:
     from priorax.experiments import reproduce
     from priorax.experiments.tabular import summary
 
+    part = {"models": _names(command.models)} if command.models else {}
     with share_bar(command.name) as report:
-        result = reproduce(command.name, command.budget, command.out, report, say, command.draw_only)
+        result = reproduce(command.name, command.budget, command.out, report, say, command.draw_only, **part)
     print_summary("classifications", summary(list(result.rows), "class"))
     return _show("regressions", result)
 

@@ -42,6 +42,9 @@ class Benchmark:
     """The benchmark."""
     budget: Literal["quick", "full"] = "quick"
     """Number of data sets and splits. quick: one split of three sets; full: all."""
+    models: str = ""
+    """Comma-separated estimators to run and show: priorax, random forest, gradient boosting, Gaussian process, bagged
+    MLPs, NGBoost (pip install ngboost). Empty: all."""
     out: Path = field(default_factory=lambda: Path("results"))
     """Output folder."""
     draw_only: bool = False

@@ -24,7 +24,7 @@ from priorax.estimators.explaining import Explanation, explain
 from priorax.estimators.far_field import Anchors
 from priorax.estimators.inputs import TableInputs
 from priorax.estimators.out_of_bag import ROWS
-from priorax.estimators.standardising import as_given, moments, refuse_vanishing, standardised
+from priorax.estimators.standardising import as_given, extremes, moments, refuse_vanishing, standardised
 from priorax.fitting import Fit, fit, start, train
 from priorax.heads import Head
 from priorax.networks import MLP, Network, Table, as_network
@@ -124,6 +124,11 @@ class PriorEnsemble(TableInputs):
         self.random_state = random_state
         self.verbose = verbose
 
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """Show the parameters that are not defaults, and which prior scale "auto" chose."""
+        shown, auto = super().__repr__(N_CHAR_MAX), "prior_scale='auto'"
+        return shown.replace(auto, f"{auto} (chose {self.prior_scale_:g})") if hasattr(self, "state_") else shown
+
     def _belief(self, num_outputs: int, head: Head) -> Ensemble:
         if not isinstance(self.hidden_widths, tuple | list):
             raise ValueError(
@@ -172,7 +177,7 @@ class PriorEnsemble(TableInputs):
     def _begin(self, X: Any, num_outputs: int, head: Head, weight: Any) -> None:
         """Fix the model before the first step; later changes of constructor parameters have no effect on it."""
         self._fit_params = self.get_params(deep=False)
-        for name in ("anchors_", "anchor_rank_"):
+        for name in ("anchors_", "anchor_rank_", "x_range_"):
             self.__dict__.pop(name, None)
         self.x_mean_, self.x_scale_ = moments("X", X, self.standardize, weight)
         self.prior_scale_ = 1.0 if self._is_auto() else float(non_negative("prior_scale", self.prior_scale))
@@ -211,7 +216,11 @@ class PriorEnsemble(TableInputs):
         return result
 
     def _keep_anchors(self, X: Any, weight: Any) -> None:
-        """Keep a sample of the rows, to know what is near and far."""
+        """Keep a sample of the rows, to know what is near and far, and the range of each feature."""
+        new, old = extremes(X, weight), getattr(self, "x_range_", None)
+        joined = new if old is None else np.stack([np.minimum(old[0], new[0]), np.maximum(old[1], new[1])])
+        if np.all(np.isfinite(joined)):  # there may be no row with a weight above 0
+            self.x_range_ = joined
         if not hasattr(self, "anchors_"):
             self.anchors_, self.anchor_rank_ = np.zeros((0, X.shape[1]), dtype=np.float32), np.zeros(0)
         used = X if weight is None else X[np.flatnonzero(weight)]
@@ -378,7 +387,7 @@ class PriorEnsemble(TableInputs):
         """Load an estimator.
 
         Args:
-            path: The file, written by `save`.
+            path: The file, written by `save`, or a folder that `priorax fit` wrote.
             **own: Networks, priors or noise that are custom code, by parameter name, as in `load(path, prior=...)`:
                 code is not saved.
 
@@ -387,7 +396,7 @@ class PriorEnsemble(TableInputs):
 
         Raises:
             BadFile: If the file is damaged or describes something invalid (`priorax.files.BadFile`).
-            FileNotFoundError: If the file does not exist.
+            FileNotFoundError: If the file does not exist, or the folder has no model.
         """
         return files.load(cls, path, own)
 

@@ -40,9 +40,17 @@ class Cause(NamedTuple):
     doubt_without: float
     """Doubt if the value were that of these rows: the mean over them."""
     outside: bool
-    """Whether the value is beyond the range of the sampled training rows, or a category that was not in the training
-    data.
-    """
+    """Whether the value is beyond the range of the training rows, or a category that was not in the training data."""
+    range: tuple[Any, Any] | None
+    """Least and greatest value in the training rows; None for text."""
+
+    @property
+    def alike(self) -> bool:
+        """Whether the value is as in the rows that are nearest in the other columns, or between their values."""
+        values = [value for value in self.nearest if value is not None]
+        if self.range is None or self.value is None or not values:
+            return self.value in self.nearest
+        return bool(min(values) <= self.value <= max(values))
 
 
 class Explanation(NamedTuple):
@@ -93,10 +101,18 @@ class Explanation(NamedTuple):
             A sentence without a full stop.
         """
         change = (cause.doubt_without - self.doubt) / self.doubt if self.doubt > 0 else 0.0
-        seen = " (not like any training row)" if cause.outside else ""
+        if cause.outside and cause.range is not None:
+            seen = f"outside the training range, {shown(cause.range[0])} to {shown(cause.range[1])}"
+        elif cause.outside:
+            seen = "not in the training data"
+        elif cause.alike:
+            seen = "as in training rows alike in the other columns"
+        else:
+            seen = "in the training data, but not together with the other columns"
         return (
-            f"{cause.column} = {shown(cause.value)}{seen}: training rows alike otherwise have "
-            f"{_listed(cause.nearest)}; with that, the doubt would be {shown(cause.doubt_without, 3)} ({change:+.0%})"
+            f"{cause.column} = {shown(cause.value)} ({seen}): training rows alike in the other columns have "
+            f"{_listed(cause.nearest)}; with their values, the doubt would be {shown(cause.doubt_without, 3)} on "
+            f"average ({change:+.0%})"
         )
 
 
@@ -130,7 +146,8 @@ def explain(model: Any, X: np.ndarray, rows: list[dict[str, Any]], num_nearest: 
     doubts_there = model._doubt(raw)
     seen, words = np.sort(doubts_there), model._text_columns()
     scaled = (X - model.x_mean_) / model.x_scale_
-    low, high = anchors.rows.min(axis=0), anchors.rows.max(axis=0)
+    low, high = (model.x_range_ - model.x_mean_) / model.x_scale_
+    ends = [model._decoded(_rounded(end, model.x_scale_)) for end in _ends(model.x_range_, groups)]
     shown_rows = _rounded(raw, model.x_scale_)
     at_once = max(1, SIZES[-1] // (num_nearest * len(groups)))
     found: list[Explanation] = []
@@ -150,6 +167,7 @@ def explain(model: Any, X: np.ndarray, rows: list[dict[str, Any]], num_nearest: 
                     relevance=relevance[name],
                     doubt_without=float(doubt),
                     outside=_is_outside(scaled[i, places], low[places], high[places], name in words),
+                    range=None if name in words else (ends[0][name], ends[1][name]),
                 )
                 for (name, places), near, doubt in zip(groups.items(), others, without, strict=True)
             ]
@@ -204,8 +222,17 @@ def _rounded(raw: np.ndarray, scale: np.ndarray) -> np.ndarray:
     return np.round(raw / unit) * unit + 0.0
 
 
+def _ends(range_: np.ndarray, groups: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Make two rows of features from the least and the greatest value of each column, which do not count as missing."""
+    low, high = range_[0].copy(), range_[0].copy()
+    for places in groups.values():
+        low[places[1:]] = high[places[1:]] = 0.0
+        high[places[0]] = range_[1][places[0]]
+    return low, high
+
+
 def _is_outside(row: np.ndarray, low: np.ndarray, high: np.ndarray, is_text: bool) -> bool:
-    """Check whether a value is new: a number beyond the anchors' range, or a category without a feature."""
+    """Check whether a value is new: a number beyond the training range, or a category without a feature."""
     if is_text:
         return bool(np.all(row <= low + 1e-6))
     return bool(row[0] < low[0] - 1e-6 or row[0] > high[0] + 1e-6)

@@ -21,6 +21,8 @@ ROWS = ("out_of_bag_rows_", "unseen_", "anchors_", "anchor_rank_")
 """Attributes with a part for each of some training rows; they are saved as arrays, not as JSON."""
 PREFIX = "fitted."
 """Prefix of their names in a file."""
+MODEL_FILE = "model.safetensors"
+"""File of the estimator in a folder that `priorax fit` writes."""
 
 
 def save(model: Any, path: Path | str) -> None:
@@ -63,7 +65,7 @@ def load(cls: type, path: Path | str, own: dict[str, Any]) -> Any:
 
     Args:
         cls: Class of the estimator; the file must contain one of that class.
-        path: The file, written by `save`.
+        path: The file, written by `save`, or a folder that `priorax fit` wrote.
         own: Parameters that are custom code, by name.
 
     Returns:
@@ -73,6 +75,13 @@ def load(cls: type, path: Path | str, own: dict[str, Any]) -> Any:
         BadFile: If the file was not written by priorax, is damaged, or is inconsistent.
         FileNotFoundError: If the file does not exist.
     """
+    if Path(path).is_dir():
+        if not (Path(path) / MODEL_FILE).is_file():
+            raise FileNotFoundError(
+                f"{path} is a folder without a {MODEL_FILE}; pass a file that save() wrote, or a folder that priorax "
+                "fit wrote (priorax.load loads run folders of agents)"
+            )
+        path = Path(path) / MODEL_FILE
     return unpack(cls, files.read(path), path, own)
 
 
@@ -144,6 +153,8 @@ def _check(model: Any) -> None:
         raise BadFile(f"prior_scale_={model.prior_scale_!r:.100} must be at least 0 and below 1e30; save it again")
     _check_numbers(model, "x_mean_", features)
     _check_numbers(model, "x_scale_", features, positive=True)
+    if _shape(model.x_range_) != (2, features) or not np.all(model.x_range_[0] <= model.x_range_[1]):
+        raise BadFile(f"x_range_ does not have a range for each of {features} features; save it again")
     _check_names(model)
     _check_anchors(model, features)
     if "loss_curve_" in vars(model):

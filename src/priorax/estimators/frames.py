@@ -1,6 +1,6 @@
 """Data frames and arrays as tables, and predictions as data frames.
 
-pandas is imported only if it is asked for.
+pandas and polars are imported only if they are asked for.
 """
 
 import datetime
@@ -188,23 +188,27 @@ def _word(value: Any) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def framed(values: np.ndarray, X: Any, columns: Any) -> Any:
-    """Convert predictions to pandas.
-
-    Args:
-        values: Predictions [row] or [row, column].
-        X: The inputs; a data frame's index is kept.
-        columns: Names of the columns, or of the only one.
-
-    Returns:
-        A series or a data frame.
-    """
+def _in_pandas(values: np.ndarray, X: Any, columns: Any) -> Any:
+    """Convert predictions [row] or [row, column] for X to a series or a data frame of pandas, with the index of X."""
     import pandas
 
     index = X.index if isinstance(X, pandas.DataFrame) else None
     if values.ndim == 1:
         return pandas.Series(values, index=index, name=columns[0])
     return pandas.DataFrame(values, index=index, columns=list(columns))
+
+
+def _in_polars(values: np.ndarray, X: Any, columns: Any) -> Any:
+    """Convert predictions [row] or [row, column] to a series or a data frame of polars."""
+    import polars
+
+    if values.ndim == 1:
+        return polars.Series(str(columns[0]), values)
+    return polars.DataFrame({str(name): column for name, column in zip(columns, values.T, strict=True)})
+
+
+FRAMES = {"pandas": _in_pandas, "polars": _in_polars}
+"""Functions that convert predictions to data frames, by library: of values, inputs and names of the columns."""
 
 
 def names_of(y: Any) -> list[str] | None:

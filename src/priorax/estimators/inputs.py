@@ -14,13 +14,13 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from priorax.checks import one_of
 from priorax.estimators.encoding import Features, Table, learn
-from priorax.estimators.frames import framed, is_frame, names_of, table_of
+from priorax.estimators.frames import FRAMES, is_frame, names_of, table_of
 
 REMEDY = "pass encode=True to the estimator, which encodes text, dates and missing cells, or convert X to numbers"
 
 
 class TableInputs(BaseEstimator):
-    """Validation and encoding of X, and predictions as pandas objects."""
+    """Validation and encoding of X, and predictions as series and data frames."""
 
     encode: Any
     encoding_: Features
@@ -37,31 +37,34 @@ class TableInputs(BaseEstimator):
     def set_output(self, *, transform: str | None = None) -> Any:
         """Choose the container of predictions, as `set_output` of scikit-learn's transformers does.
 
-        With "pandas", the results of `predict`, `predict_proba`, `predict_uncertainty` and `predict_interval` are
-        series or data frames with the index of X, named after y or the classes. Covariances, samples and members stay
+        With "pandas" or "polars", the results of `predict`, `predict_proba`, `predict_uncertainty` and
+        `predict_interval` are series or data frames, named after y or the classes; those of pandas have the index of
+        X. Covariances, samples and members stay
         arrays. The choice is copied by `clone`, and not saved in files.
 
         Args:
-            transform: "default" for arrays, "pandas", or None to change nothing; the argument has the name that it has
-                in scikit-learn.
+            transform: "default" for arrays, "pandas", "polars", or None to change nothing; the argument has its name
+                from scikit-learn.
 
         Returns:
             The estimator itself.
 
         Raises:
             ValueError: If `transform` is unknown.
-            ImportError: If pandas is not installed.
+            ImportError: If the library is not installed.
         """
-        if transform == "pandas" and importlib.util.find_spec("pandas") is None:
-            raise ImportError('transform="pandas" needs pandas, which is not installed; run pip install pandas')
+        if transform in FRAMES and importlib.util.find_spec(transform) is None:
+            raise ImportError(
+                f'transform="{transform}" needs {transform}, which is not installed; run pip install {transform}'
+            )
         if transform is not None:
-            self._sklearn_output_config = {"transform": one_of("transform", transform, ("default", "pandas"))}
+            self._sklearn_output_config = {"transform": one_of("transform", transform, ("default", *FRAMES))}
         return self
 
     def _said(self, X: Any, values: np.ndarray, columns: Any) -> Any:
         """Convert predictions of the rows of X to the container that was chosen."""
         chosen = getattr(self, "_sklearn_output_config", {}).get("transform")
-        return framed(values, X, columns) if chosen == "pandas" else values
+        return FRAMES[chosen](values, X, columns) if chosen in FRAMES else values
 
     def _output_names(self, num_outputs: int) -> list[str]:
         """Get the names of the targets: those of y, or y, or y0, y1, ..."""

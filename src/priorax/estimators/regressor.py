@@ -289,7 +289,7 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
 
         Both methods use the residuals of training rows at the members that did not see them (out-of-bag; held-out rows
         with `validation_fraction`). Without such rows (`noise="none"`) residuals are those of the fit, and intervals
-        are too narrow.
+        are too narrow, of which a warning tells.
 
         Args:
             X: Inputs [n, features], dense or sparse.
@@ -307,7 +307,8 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
             ValueError: If `coverage` or `method` is invalid.
         """
         asked = self._asked(X)
-        fraction("coverage", coverage)
+        self._warn_of_seen_rows()
+        fraction("coverage", coverage, example=0.9)
         if one_of("method", method, ("scaled", "jackknife")) == "scaled":
             mean, epistemic, aleatoric = self._spread(asked)
             quantiles = [
@@ -318,15 +319,25 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
             low, high = mean - half, mean + half
         else:
             members, unseen = self._members(asked), self._unseen()
-            bounds = []
-            for j, rows in enumerate(self._out_of_bag()):
-                used = unseen.any(axis=1) & (rows.weight > 0)
-                residual = np.abs(rows.residual[used])
-                bounds.append(jackknife_after_bootstrap(members[..., j], unseen[used], residual, coverage))
+            used = unseen.any(axis=1)
+            bounds = [
+                jackknife_after_bootstrap(members[..., j], unseen[used], np.abs(rows.residual[used]), coverage)
+                for j, rows in enumerate(self._out_of_bag())
+            ]
             low, high = np.moveaxis(np.array(bounds), 0, -1)
         if np.any(np.isinf(high)):
             self._warn_of_infinite(coverage)
         return self._shown(X, self._unscale(low)), self._shown(X, self._unscale(high))
+
+    def _warn_of_seen_rows(self) -> None:
+        """Warn if intervals are based on residuals of rows that all members saw."""
+        if self._fit_params["validation_fraction"] is None and np.all(self._unseen()):
+            warnings.warn(
+                f"noise={self._fit_params['noise']!r} leaves no rows out of the members' data, so intervals are those "
+                "of the residuals of the fit, and too narrow; fit with noise='bootstrap' or validation_fraction=0.2",
+                UserWarning,
+                stacklevel=3,
+            )
 
     def _warn_of_infinite(self, coverage: float) -> None:
         """Warn that there are too few rows that members did not see for the coverage."""

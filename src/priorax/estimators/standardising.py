@@ -50,6 +50,21 @@ def moments(name: str, columns: Any, standardize: bool, weight: Any) -> tuple[np
     return mean * unit, np.where(spread > CONSTANT, spread, constant) * unit
 
 
+def extremes(columns: Any, weight: Any) -> np.ndarray:
+    """Find the least and the greatest value of each column, ignoring rows of weight zero.
+
+    Args:
+        columns: The table [n, column], dense or sparse.
+        weight: Weights [n], or None.
+
+    Returns:
+        Least and greatest values [2, column]; infinite if there are no rows.
+    """
+    low = np.min([block.min(axis=0, initial=np.inf) for block, _ in _blocks(columns, weight)], axis=0)
+    high = np.max([block.max(axis=0, initial=-np.inf) for block, _ in _blocks(columns, weight)], axis=0)
+    return np.stack([low, high])
+
+
 def standardised(name: str, columns: Any, mean: np.ndarray, scale: np.ndarray) -> np.ndarray:
     """Return (columns - mean) / scale as a dense float32 array.
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from priorax.checks import one_of
 from priorax.experiments.search import check_choices
-from priorax.experiments.sweep import ROWS_VERSION, hours, run_sweep, select, time_to_learn
+from priorax.experiments.sweep import ROWS_VERSION, hours, run_sweep, runnable, select, time_to_learn
 from priorax.names import EXPERIMENTS
 from priorax.report.plots import save_figure
 from priorax.report.rows import Row, read_rows, write_rows
@@ -79,7 +79,9 @@ def reproduce(
         if not path.exists():
             raise FileNotFoundError(f"there are no rows in {path} to draw; run the experiment first")
     elif hasattr(module, "ladders"):
-        ladders = module.ladders(budget, **part)
+        ladders, skipped = runnable(module.ladders(budget, **part))
+        for words in skipped:
+            announce(words)
         if warning := check_choices(name, getattr(module, "SEARCHED", ()), budget):
             announce(warning)
         if budget == "full" and hasattr(module, "NEEDS"):

@@ -13,7 +13,9 @@ import dataclasses
 import functools
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +105,7 @@ def run_sweep(
         row = known.get(_identity(_row(item)))
         return None if row is None else "episodes_to_learn" in row
 
-    report(len(known) / len(wanted), f"{len(known)} of at most {len(wanted)} runs")
+    report(len(known) / max(len(wanted), 1), f"{len(known)} of at most {len(wanted)} runs")
     for item, result in climb(ladders, done):
         new = [{**stamp, **_row(item), **row} for row in (result if item.measure else outcome(result))]
         kept.extend(new)
@@ -112,6 +114,24 @@ def run_sweep(
         write_rows(path, sorted(kept, key=_order))
         report(len(known) / len(wanted), f"{item.name}{_told(result)}")
     return select(path, ladders)
+
+
+def runnable(ladders: Sequence[Any]) -> tuple[list[Any], list[str]]:
+    """Leave out tasks whose packages are not installed.
+
+    Args:
+        ladders: Ladders of tasks.
+
+    Returns:
+        Ladders of the other tasks, and what to tell about those left out.
+    """
+    counts = Counter(item.needs for item in _tasks(ladders) if item.needs and find_spec(item.needs) is None)
+    kept = [[[item for item in level if item.needs not in counts] for level in ladder] for ladder in ladders]
+    told = [
+        f"{name} is not installed, so {count} measurements with it are skipped; pip install {name} and run this again"
+        for name, count in counts.items()
+    ]
+    return kept, told
 
 
 def select(path: Path, ladders: Sequence[Any]) -> list[Row]:

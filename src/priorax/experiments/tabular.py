@@ -8,18 +8,20 @@ data, and rows of a region without training data (a slab) from the rest. Default
 shown.
 """
 
-import importlib.util
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from scipy.stats import entropy, norm
+from scipy.stats import entropy
 from sklearn.metrics import roc_auc_score
+from threadpoolctl import threadpool_limits
 
 from priorax.analysis.parallel import Task
+from priorax.checks import one_of
 from priorax.experiments.tabular_data import CLASSES, PUBLISHED, REGRESSION, load, without_slab
-from priorax.experiments.tabular_models import CLASSIFIERS, OURS, REGRESSORS, Normal, Proba, fit
+from priorax.experiments.tabular_models import CLASSIFIERS, COVERAGE, OURS, REGRESSORS, Normal, Proba, fit
 from priorax.report import calibration
 from priorax.report.plots import panels
 from priorax.report.rows import Row, where
@@ -29,9 +31,7 @@ DEFAULTS = 1
 FIRST_SHOWN = 5
 """First split that is shown; defaults were chosen on those before it."""
 SPLITS = {"quick": 1, "full": 15}
-"""Number of splits of our estimators."""
-PEER_SPLITS = {"quick": 1, "full": 2}
-"""Number of splits of the others."""
+"""Number of splits, the same for all estimators."""
 QUICK = ("energy", "diabetes", "iris")
 FAR = 5.0
 """Factor of the distance from the centre of the data for inputs that are too far."""
@@ -44,24 +44,28 @@ PUBLISHED_SCORES = {
 """Root mean squared error and negative log likelihood that others report, means of the 20 published splits."""
 
 
-def ladders(budget: str) -> list[Any]:
+def ladders(budget: str, models: Sequence[str] | None = None) -> list[Any]:
     """List every measurement separately: our estimators first, split after split.
 
     Args:
         budget: Size of the experiment, `quick` or `full`.
+        models: Names of the estimators that are measured; None: all.
 
     Returns:
         Ladders of tasks (`priorax.analysis.parallel`).
+
+    Raises:
+        ValueError: If a model is unknown.
     """
+    known = list(dict.fromkeys([OURS, *REGRESSORS, *CLASSIFIERS]))
+    chosen = known if models is None else [one_of("models", model, known) for model in models]
     names = [name for name in (*REGRESSION, *CLASSES) if budget == "full" or name in QUICK]
     splits = range(FIRST_SHOWN, FIRST_SHOWN + SPLITS[budget])
     found = [_task(OURS, name, split) for split in splits for name in names]
-    found += [
-        _task(model, name, split) for split in splits[: PEER_SPLITS[budget]] for name in names for model in peers(name)
-    ]
+    found += [_task(model, name, split) for split in splits for name in names for model in peers(name)]
     small = [name for name in names if name != "power"]
     found += [_task(model, name, FIRST_SHOWN, slab=True) for name in small for model in (OURS, *peers(name))]
-    return [[[item]] for item in found]
+    return [[[item]] for item in found if item.arguments["model"] in chosen]
 
 
 def peers(name: str) -> list[str]:
@@ -71,19 +75,20 @@ def peers(name: str) -> list[str]:
         name: Name of the data set.
 
     Returns:
-        Their names; NGBoost only if it is installed.
+        Their names.
     """
-    known = REGRESSORS if name in REGRESSION else CLASSIFIERS
-    return [model for model in known if model != "NGBoost" or importlib.util.find_spec("ngboost")]
+    return list(REGRESSORS if name in REGRESSION else CLASSIFIERS)
 
 
 def _task(model: str, name: str, split: int, slab: bool = False) -> Task:
     arguments = {"data": name, "model": model, "seed": split, "defaults": DEFAULTS if model == OURS else 0}
-    return Task(f"{model}, slab" if slab else model, arguments, slab_doubt if slab else measure)
+    name = f"{model}, slab" if slab else model
+    return Task(name, arguments, slab_doubt if slab else measure, needs="ngboost" if model == "NGBoost" else "")
 
 
+@threadpool_limits.wrap(limits=1)
 def measure(data: str, model: str, seed: int, defaults: int, **changes: Any) -> list[dict[str, Any]]:
-    """Fit a model to the training rows of a split and measure its predictions of the test rows.
+    """Fit a model to the training rows of a split and measure its predictions of the test rows, on one thread.
 
     Args:
         data: Name of the data set.
@@ -108,6 +113,7 @@ def measure(data: str, model: str, seed: int, defaults: int, **changes: Any) -> 
     return [{**scores, "far_auroc": auroc, "seconds": seconds}]
 
 
+@threadpool_limits.wrap(limits=1)
 def slab_doubt(data: str, model: str, seed: int, defaults: int) -> list[dict[str, Any]]:
     """Fit a model to training rows outside of a slab and measure how well its doubt tells test rows inside of it.
 
@@ -129,16 +135,14 @@ def _doubt(said: Normal | Proba) -> np.ndarray:
     return said.doubt if isinstance(said, Normal) else entropy(said.proba, axis=1)
 
 
-def _number_scores(said: Normal, part: Any) -> dict[str, float]:
-    found = calibration.of_numbers(part.test_y, said.mean, said.std, float(part.y.mean()))
-    z = (part.test_y - said.mean) / said.std
-    crps = said.std * (z * (2 * norm.cdf(z) - 1) + 2 * norm.pdf(z) - 1 / np.sqrt(np.pi))
+def _number_scores(said: Normal, part: Any) -> dict[str, Any]:
+    bounds = (COVERAGE, said.low, said.high)
+    found = calibration.of_numbers(part.test_y, said.mean, said.std, float(part.y.mean()), [bounds])
+    (interval,) = found.intervals
     return {
-        "rmse": found.score,
-        "nll": found.log_loss,
-        "crps": float(np.mean(crps)),
-        "coverage": float(np.mean((said.low <= part.test_y) & (part.test_y <= said.high))),
-        "width": float(np.mean(said.high - said.low) / part.y.std()),
+        **{name: found.metrics[name] for name in ("rmse", "nll", "crps")},
+        "coverage": interval.coverage,
+        "width": float(interval.width / part.y.std()),
     }
 
 

@@ -1,7 +1,7 @@
 """Estimators of the benchmark, ours and others', each with its predictive distribution.
 
 Estimators without a predictive distribution get the usual one: normal, with the standard deviation of residuals of rows
-that they did not see (out-of-bag, or held out), and the disagreement of their members where they have any.
+that they did not see (out-of-bag, or cross-validated), and the disagreement of their members where they have any.
 """
 
 import warnings
@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.stats import norm
+from sklearn.base import clone
 from sklearn.ensemble import (
     BaggingClassifier,
     BaggingRegressor,
@@ -21,7 +22,7 @@ from sklearn.ensemble import (
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, WhiteKernel
-from sklearn.model_selection import train_test_split
+from sklearn.model_selection import KFold, cross_val_predict
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -90,11 +91,11 @@ def _forest(x: np.ndarray, y: np.ndarray, seed: int) -> Predict:
 
 
 def _boosting(x: np.ndarray, y: np.ndarray, seed: int) -> Predict:
-    kept, held, kept_y, held_y = train_test_split(x, y, test_size=0.2, random_state=seed)
-    model = HistGradientBoostingRegressor(random_state=seed).fit(kept, kept_y)
-    noise = np.sqrt(np.mean((held_y - model.predict(held)) ** 2))
-    full = HistGradientBoostingRegressor(random_state=seed).fit(x, y)
-    return lambda x: _normal(full.predict(x), np.full(len(x), noise))
+    model = HistGradientBoostingRegressor(random_state=seed)
+    unseen = cross_val_predict(model, x, y, cv=KFold(5, shuffle=True, random_state=seed))
+    noise = np.sqrt(np.mean((y - unseen) ** 2))
+    model.fit(x, y)
+    return lambda x: _normal(model.predict(x), np.full(len(x), noise))
 
 
 def _process(x: np.ndarray, y: np.ndarray, seed: int) -> Predict:
@@ -107,10 +108,14 @@ def _process(x: np.ndarray, y: np.ndarray, seed: int) -> Predict:
 
 
 def _bagged(x: np.ndarray, y: np.ndarray, seed: int) -> Predict:
-    net = make_pipeline(StandardScaler(), MLPRegressor((50, 50), max_iter=300))
+    net = make_pipeline(StandardScaler(), MLPRegressor(hidden_layer_sizes=(50, 50), max_iter=300))
     mean, scale = y.mean(), y.std()
-    model = BaggingRegressor(net, 20, oob_score=True, random_state=seed).fit(x, (y - mean) / scale)
-    noise = np.sqrt(np.mean(((y - mean) / scale - model.oob_prediction_) ** 2))
+    model = BaggingRegressor(net, 20, random_state=seed).fit(x, (y - mean) / scale)
+    unseen = np.array([~np.isin(np.arange(len(x)), rows) for rows in model.estimators_samples_])
+    members = np.array([net.predict(x) for net in model.estimators_])
+    rows = unseen.any(axis=0)  # the bag's own score counts rows that every member saw as predictions of 0
+    out_of_bag = np.average(members[:, rows], axis=0, weights=unseen[:, rows])
+    noise = np.sqrt(np.mean(((y[rows] - mean) / scale - out_of_bag) ** 2))
 
     def predict(x: np.ndarray) -> Normal:
         members = np.array([net.predict(x) for net in model.estimators_])
@@ -121,11 +126,11 @@ def _bagged(x: np.ndarray, y: np.ndarray, seed: int) -> Predict:
 
 
 def _ngboost(x: np.ndarray, y: np.ndarray, seed: int) -> Predict:
-    try:
-        from ngboost import NGBRegressor  # type: ignore[import-not-found]
-    except ImportError as error:
-        raise ImportError("the comparison needs NGBoost; pip install ngboost") from error
-    model = NGBRegressor(random_state=seed, verbose=False).fit(x, y)
+    from ngboost import NGBRegressor
+    from ngboost.learners import default_tree_learner
+
+    tree = clone(default_tree_learner).set_params(random_state=seed)  # otherwise ties are broken at random
+    model = NGBRegressor(Base=tree, random_state=seed, verbose=False).fit(x, y)
 
     def predict(x: np.ndarray) -> Normal:
         said = model.pred_dist(x)
@@ -163,7 +168,9 @@ CLASSIFIERS: dict[str, Fit] = {
     "Gaussian process": _process_classes,
     "bagged MLPs": _classes(
         lambda seed: BaggingClassifier(
-            make_pipeline(StandardScaler(), MLPClassifier((50, 50), max_iter=300)), 20, random_state=seed
+            make_pipeline(StandardScaler(), MLPClassifier(hidden_layer_sizes=(50, 50), max_iter=300)),
+            20,
+            random_state=seed,
         )
     ),
 }

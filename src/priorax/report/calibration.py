@@ -1,10 +1,10 @@
 """Calibration of predictions, measured on held-out rows.
 
-For a regression: the coverage of central prediction intervals and their mean width (sharpness). For a classification:
-the accuracy of predictions by confidence (reliability). The *calibration error* is the mean distance between nominal
-and observed frequencies. Sampling alone causes some error on few rows; its 95% quantile is reported for comparison. For
-each class there are also precision, recall, F1 and the area under the ROC curve, and for all of them the Brier score,
-the balanced accuracy and the confusion matrix.
+For a regression: the coverage of central prediction intervals and their mean width. For a classification: the accuracy
+of predictions by confidence (reliability). The *calibration error* is the mean distance between nominal and observed
+frequencies: over 100 levels from 0 to 1 for a regression (the mean absolute calibration error of the Uncertainty
+Toolbox), over rows in ten bins of confidence for a classification (ECE). Sampling alone causes some error on few rows;
+its 95% quantile is reported for comparison. Beside it are the usual scores, `metrics`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,15 +14,17 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 from scipy.special import erfinv
-from scipy.stats import binom
+from scipy.stats import binom, norm
 from sklearn.metrics import confusion_matrix, precision_recall_fscore_support, roc_auc_score
 
-from priorax.checks import short_number
+from priorax.checks import fraction, short_number
 from priorax.report.plots import BAND, MEAN, panels, plain_ticks
 
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
-BINS = 10
-TRIALS = 400
+GRID = np.linspace(0, 1, 100)
+"""Levels over which the calibration error of a regression is the mean."""
+BINS, TRIALS = 10, 400
+"""Numbers of bins of confidence, and of simulations of perfectly calibrated predictions."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class ClassScore:
 
 @dataclass(frozen=True)
 class IntervalScore:
-    """Prediction intervals of one level, as `predict_interval` gives them."""
+    """Prediction intervals of one level."""
 
     level: float
     """Nominal coverage."""
@@ -70,15 +72,15 @@ class Calibration:
     weight: tuple[float, ...]
     """Mean width of each interval, or fraction of rows in each bin."""
     error: float
-    """Calibration error: mean distance between `promised` and `kept`, over levels or rows."""
+    """Calibration error: mean distance between nominal and observed frequencies, over 100 levels or over rows."""
     by_chance: float
     """95% quantile of the calibration error of perfectly calibrated predictions on as many rows."""
     surplus: float
-    """Mean of `kept` minus `promised`; negative values mean overconfidence."""
+    """Mean of observed minus nominal frequencies; negative values mean overconfidence."""
     score: float
     """Root mean squared error, or accuracy."""
     plain_score: float
-    """The same for the baseline that always predicts the mean, or the most frequent class, of the training rows."""
+    """The same for a baseline without features: the mean, or the most frequent class, of the training rows."""
     log_loss: float
     """Mean negative log likelihood, in nats."""
     auc: float | None = None
@@ -91,8 +93,50 @@ class Calibration:
     """For classes: the mean recall of the classes that occur (balanced accuracy)."""
     confusion: tuple[tuple[int, ...], ...] = ()
     """For classes: numbers of rows by true class and predicted class."""
-    interval: IntervalScore | None = None
-    """For numbers: the measured prediction intervals, if there are any."""
+    intervals: tuple[IntervalScore, ...] = ()
+    """For numbers: prediction intervals of some levels."""
+    mae: float | None = None
+    """For numbers: mean absolute error."""
+    r2: float | None = None
+    """For numbers: coefficient of determination; None if all true values are equal."""
+    crps: float | None = None
+    """For numbers: mean continuous ranked probability score, in units of the target."""
+    sharpness: float | None = None
+    """For numbers: root mean square of the predicted standard deviations."""
+
+    @property
+    def metrics(self) -> dict[str, float | None]:
+        """The scores by their usual names.
+
+        For numbers also `coverage_0.9` and `width_0.9` of each level; None where a score is not defined.
+        """
+        if self.kind == "class":
+            return {
+                "accuracy": self.score,
+                "balanced_accuracy": self.balanced,
+                "log_loss": self.log_loss,
+                "brier": self.brier,
+                "ece": self.error,
+                "auroc": self.auc,
+            }
+        found = {
+            "rmse": self.score,
+            "mae": self.mae,
+            "r2": self.r2,
+            "nll": self.log_loss,
+            "crps": self.crps,
+            "calibration_error": self.error,
+            "sharpness": self.sharpness,
+        }
+        for each in self.intervals:
+            found |= {f"coverage_{each.level:g}": each.coverage, f"width_{each.level:g}": each.width}
+        return found
+
+    def __str__(self) -> str:
+        """Write the summary as text."""
+        lines = self.summary()
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
 
     @property
     def verdict(self) -> str:
@@ -129,8 +173,8 @@ class Calibration:
                 value = tuple(ClassScore(**score) for score in value)
             elif field.name == "confusion":
                 value = tuple(tuple(map(int, row)) for row in value)
-            elif field.name == "interval" and value is not None:
-                value = IntervalScore(**{name: float(number) for name, number in value.items()})
+            elif field.name == "intervals":
+                value = tuple(IntervalScore(**{name: float(v) for name, v in each.items()}) for each in value)
             elif field.name not in ("kind", "rows") and value is not None:
                 value = float(value)
             parts[field.name] = value
@@ -149,13 +193,22 @@ class Calibration:
             ("verdict", self.verdict, ""),
         ]
         if number:
-            at = self.promised.index(0.9)
-            shown = self.interval or IntervalScore(0.9, self.kept[at], self.weight[at])
-            low, high = binom.interval(0.95, self.rows, shown.level) / np.array(self.rows)
-            by_chance = f"{shown.level:.4g} ({low:.2f} to {high:.2f} by chance on {self.rows} rows)"
-            lines.insert(2, (f"coverage of {shown.level:.4g} intervals", f"{shown.coverage:.3f}", by_chance))
-            lines.insert(3, ("mean width of these intervals", short_number(shown.width), ""))
-            return lines
+            for place, each in enumerate(self.intervals):
+                low, high = binom.interval(0.95, self.rows, each.level) / np.array(self.rows)
+                by_chance = f"{each.level:.4g} ({low:.2f} to {high:.2f} by chance on {self.rows} rows)"
+                lines[2 + 2 * place : 2 + 2 * place] = [
+                    (f"coverage of {each.level:.4g} intervals", f"{each.coverage:.3f}", by_chance),
+                    ("mean width of these intervals", short_number(each.width), ""),
+                ]
+            more = {
+                "mean absolute error": (self.mae, ""),
+                "R²": (self.r2, "1 is perfect"),
+                "negative log likelihood": (self.log_loss, ""),
+                "CRPS": (self.crps, "0 is perfect"),
+                "sharpness": (self.sharpness, "RMS of standard deviations"),
+            }
+            known = [(name, short_number(value), words) for name, (value, words) in more.items() if value is not None]
+            return [*lines[:2], *known, *lines[2:]]
         scores = {
             "balanced accuracy": (self.balanced, f"{1 / max(len(self.classes), 1):.3g} by chance"),
             "AUC (ROC curve)": (self.auc, "0.5 by chance"),
@@ -164,6 +217,29 @@ class Calibration:
         }
         known = [(name, f"{value:.4g}", words) for name, (value, words) in scores.items() if value is not None]
         return [*lines[:2], *known, *lines[2:]]
+
+    def plot(self) -> Figure:
+        """Plot observed against nominal frequencies (the reliability diagram), with widths or confidences beside it.
+
+        Returns:
+            The figure; `figure.savefig("calibration.png")` writes it, and notebooks show it.
+        """
+        drawing, axes = panels(1, 2, share=False)
+        left, right = axes[0]
+        left.plot([0, 1], [0, 1], color=BAND, ls="--", lw=1.0)
+        left.plot(self.promised, self.kept, "o-", color=MEAN, ms=4, lw=1.8)
+        left.set(xlim=(0, 1), ylim=(0, 1), title=f"calibration error {self.error:.3f}")
+        if self.kind == "number":
+            left.set(xlabel="nominal coverage", ylabel="observed coverage")
+            right.plot(self.promised, self.weight, "o-", color=MEAN, ms=4, lw=1.8)
+            right.set(xlabel="nominal coverage", ylabel="mean width", title="width of intervals", ylim=(0, None))
+            plain_ticks(right.yaxis)
+        else:
+            left.set(xlabel="confidence", ylabel="accuracy")
+            right.bar(self.promised, self.weight, width=0.6 / BINS, color=MEAN)
+            right.set(xlabel="confidence", ylabel="fraction of rows", title="confidence", xlim=(0, 1))
+        drawing.suptitle(f"{self.rows:,} rows: {self.verdict}", fontsize=10)
+        return drawing
 
     def class_summary(self) -> list[tuple[str, ...]]:
         """Return a table of the scores of each class: a header, then rows; empty for a regression."""
@@ -181,57 +257,75 @@ def of_numbers(
     truth: np.ndarray,
     mean: np.ndarray,
     std: np.ndarray,
-    plain: float,
-    interval: tuple[float, np.ndarray, np.ndarray] | None = None,
+    plain: float | None = None,
+    intervals: Sequence[tuple[float, np.ndarray, np.ndarray]] | None = None,
+    *,
+    levels: Sequence[float] = (0.9,),
 ) -> Calibration:
-    """Measure the calibration of normal predictive distributions.
+    """Measure the calibration and the scores of normal predictive distributions, of any model.
 
     Args:
         truth: True values.
         mean: Predicted means.
-        std: Predicted standard deviations.
-        plain: Prediction of the baseline: the mean of the training rows.
-        interval: Level, lower and upper bounds of prediction intervals, if there are any.
+        std: Predicted standard deviations, noise included.
+        plain: Prediction of the baseline: the mean of the training rows; None is the mean of `truth`.
+        intervals: Level, lower and upper bounds of prediction intervals; None uses those of the normal distributions.
+        levels: Levels of the latter.
 
     Returns:
         The calibration.
+
+    Raises:
+        ValueError: If the arrays do not fit each other, or have values that are not finite.
     """
     truth, mean, std = (np.asarray(part, dtype=np.float64) for part in (truth, mean, std))
     _refuse(truth.ndim == 1, truth, "one true value per row")
     _refuse(mean.shape == truth.shape, mean, "one mean per row")
     _refuse(std.shape == truth.shape and bool(np.all(std > 0)), std, "one standard deviation above 0 per row")
-    levels = np.array(LEVELS)
-    widths = np.sqrt(2.0) * erfinv(levels)
-    kept = np.mean(np.abs(truth - mean)[:, None] <= widths * std[:, None], axis=0)
-    between = np.random.default_rng(0).multinomial(len(truth), np.diff([0.0, *LEVELS, 1.0]), size=TRIALS)
-    trials = np.abs(np.cumsum(between, axis=1)[:, :-1] / len(truth) - levels).mean(axis=1)  # perfectly calibrated
+    z = (truth - mean) / std
+    plotted, kept = np.array(LEVELS), _inside(z, GRID)
+    between = np.random.default_rng(0).multinomial(len(truth), np.diff(GRID), size=TRIALS)
+    trials = np.abs(np.cumsum(between, axis=1) / len(truth) - GRID[1:]).sum(axis=1) / len(GRID)  # perfectly calibrated
+    if intervals is None:
+        half = [(fraction("levels", level, example=0.9), norm.ppf(0.5 + level / 2) * std) for level in levels]
+        intervals = [(level, mean - width, mean + width) for level, width in half]
+    spread = np.sum((truth - truth.mean()) ** 2)
     return Calibration(
         kind="number",
         rows=len(truth),
         promised=LEVELS,
-        kept=_plain(kept),
-        weight=_plain(2 * widths * std.mean()),
-        error=float(np.mean(np.abs(kept - levels))),
+        kept=_plain(_inside(z, plotted)),
+        weight=_plain(2 * np.sqrt(2.0) * erfinv(plotted) * std.mean()),
+        error=float(np.mean(np.abs(kept - GRID))),
         by_chance=float(np.quantile(trials, 0.95)),
-        surplus=float(np.mean(kept - levels)),
+        surplus=float(np.mean(kept - GRID)),
         score=float(np.sqrt(np.mean((truth - mean) ** 2))),
-        plain_score=float(np.sqrt(np.mean((truth - plain) ** 2))),
-        log_loss=float(np.mean(0.5 * ((truth - mean) / std) ** 2 + np.log(std) + 0.5 * np.log(2 * np.pi))),
-        interval=None if interval is None else _interval(truth, *interval),
+        plain_score=float(np.sqrt(np.mean((truth - (truth.mean() if plain is None else plain)) ** 2))),
+        log_loss=float(np.mean(0.5 * z**2 + np.log(std) + 0.5 * np.log(2 * np.pi))),
+        intervals=tuple(_interval(truth, *each) for each in intervals),
+        mae=float(np.mean(np.abs(truth - mean))),
+        r2=float(1 - np.sum((truth - mean) ** 2) / spread) if spread > 0 else None,
+        crps=float(np.mean(std * (z * (2 * norm.cdf(z) - 1) + 2 * norm.pdf(z) - 1 / np.sqrt(np.pi)))),
+        sharpness=float(np.sqrt(np.mean(std**2))),
     )
 
 
-def of_classes(truth: np.ndarray, proba: np.ndarray, plain: int, names: Sequence[str] | None = None) -> Calibration:
-    """Measure the calibration of class probabilities.
+def of_classes(
+    truth: np.ndarray, proba: np.ndarray, plain: int | None = None, names: Sequence[str] | None = None
+) -> Calibration:
+    """Measure the calibration and the scores of class probabilities, of any model.
 
     Args:
         truth: Index of the true class of each row.
         proba: Probabilities [row, class].
-        plain: Prediction of the baseline: the most frequent class of the training rows.
+        plain: Prediction of the baseline: the most frequent class of the training rows; None is that of `truth`.
         names: Names of the classes; by default their indices.
 
     Returns:
         The calibration.
+
+    Raises:
+        ValueError: If the arrays do not fit each other, or have values that are not finite.
     """
     truth, proba = np.asarray(truth), np.asarray(proba, dtype=np.float64)
     _refuse(truth.ndim == 1, truth, "one true class per row")
@@ -255,7 +349,7 @@ def of_classes(truth: np.ndarray, proba: np.ndarray, plain: int, names: Sequence
         by_chance=float(np.quantile(trials, 0.95)),
         surplus=float(np.mean(right) - np.mean(confidence)),
         score=float(np.mean(right)),
-        plain_score=float(np.mean(truth == plain)),
+        plain_score=float(np.mean(truth == (np.argmax(np.bincount(truth)) if plain is None else plain))),
         log_loss=float(-np.mean(np.log(chosen))),
         auc=float(np.mean(areas)) if areas else None,
         classes=scores,
@@ -268,32 +362,9 @@ def of_classes(truth: np.ndarray, proba: np.ndarray, plain: int, names: Sequence
     )
 
 
-def figure(calibration: Calibration) -> Figure:
-    """Plot observed against nominal frequencies, with the sharpness beside it.
-
-    Args:
-        calibration: The calibration.
-
-    Returns:
-        The figure.
-    """
-    drawing, axes = panels(1, 2, share=False)
-    left, right = axes[0]
-    promised, kept, weight = calibration.promised, calibration.kept, calibration.weight
-    left.plot([0, 1], [0, 1], color=BAND, ls="--", lw=1.0)
-    left.plot(promised, kept, "o-", color=MEAN, ms=4, lw=1.8)
-    left.set(xlim=(0, 1), ylim=(0, 1), title=f"calibration error {calibration.error:.3f}")
-    if calibration.kind == "number":
-        left.set(xlabel="nominal coverage", ylabel="observed coverage")
-        right.plot(promised, weight, "o-", color=MEAN, ms=4, lw=1.8)
-        right.set(xlabel="nominal coverage", ylabel="mean width", title="width of intervals", ylim=(0, None))
-        plain_ticks(right.yaxis)
-    else:
-        left.set(xlabel="confidence", ylabel="accuracy")
-        right.bar(promised, weight, width=0.6 / BINS, color=MEAN)
-        right.set(xlabel="confidence", ylabel="fraction of rows", title="confidence", xlim=(0, 1))
-    drawing.suptitle(f"{calibration.rows:,} rows: {calibration.verdict}", fontsize=10)
-    return drawing
+def _inside(z: np.ndarray, levels: np.ndarray) -> np.ndarray:
+    """Compute the fraction of standardised residuals inside the central intervals of each level."""
+    return np.searchsorted(np.sort(np.abs(z)), np.sqrt(2.0) * erfinv(levels), side="right") / len(z)
 
 
 def _interval(truth: np.ndarray, level: float, low: np.ndarray, high: np.ndarray) -> IntervalScore:

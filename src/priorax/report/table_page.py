@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 
 from priorax.checks import short_number
-from priorax.report import calibration as calibrations
 from priorax.report import residuals
 from priorax.report.calibration import Calibration
 from priorax.report.markup import picture, table, text
@@ -108,7 +107,7 @@ def _scores(page: TablePage) -> str:
             "rows have which confidence."
         )
         body += _classes(found)
-    drawn = picture(calibrations.figure(found), "Observed against nominal frequencies")
+    drawn = picture(found.plot(), "Observed against nominal frequencies")
     return (
         _section("scores", "Scores", text(f"Measured on {page.measured_on}."), body)
         + "\n"

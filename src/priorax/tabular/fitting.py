@@ -99,7 +99,7 @@ def fit_table(
     out, cells = Path(out), tables.read(path, id=id, encoding=encoding)
     _check(held_out, seed)
     if interval is not None:
-        fraction("interval", interval)
+        fraction("interval", interval, example=0.9)
     refuse_folder(out, overwrite)
     one_of("target", target, cells.columns)
     others = [column for column in cells.columns if column != target]

@@ -14,16 +14,16 @@ from typing import Any
 
 from priorax.checks import one_of
 from priorax.estimators import PriorEnsembleClassifier, PriorEnsembleRegressor
+from priorax.estimators.files import MODEL_FILE
 from priorax.files import BadFile, parse_json, reading, write_atomically
-from priorax.report import calibration as calibrations
 from priorax.report.calibration import Calibration
 from priorax.report.plots import save_figure
 from priorax.report.table_page import TablePage, write_table_page
 from priorax.version import __version__
 
-VERSION = 2
+VERSION = 3
 """Version of the folder format."""
-FILES = ("model.safetensors", "calibration.json", "calibration.png", "report.html", "table.json")
+FILES = (MODEL_FILE, "calibration.json", "calibration.png", "report.html", "table.json")
 """Files of a model."""
 
 
@@ -93,10 +93,10 @@ def write_model(
     out.mkdir(parents=True, exist_ok=True)
     for name in reversed(FILES[1:]):
         (out / name).unlink(missing_ok=True)
-    model.estimator.save(out / "model.safetensors")
+    model.estimator.save(out / MODEL_FILE)
     if measured is not None:
         write_atomically(out / "calibration.json", _json(measured.as_json()))
-        save_figure(calibrations.figure(measured), out, "calibration", ("png",))
+        save_figure(measured.plot(), out, "calibration", ("png",))
     if page is not None:
         write_table_page(page, out / "report.html")
     description = {
@@ -106,7 +106,7 @@ def write_model(
         "id": model.id,
         "kind": model.kind,
         "classes": model.classes,
-        "model_sha256": hashlib.sha256((out / "model.safetensors").read_bytes()).hexdigest(),
+        "model_sha256": hashlib.sha256((out / MODEL_FILE).read_bytes()).hexdigest(),
     }
     write_atomically(out / "table.json", _json(description))
     return tuple(out / name for name in FILES if (out / name).exists())
@@ -143,7 +143,7 @@ def load_model(folder: Path | str) -> Model:
         if not all(isinstance(word, str) for word in words):
             raise BadFile(f"{path} has names that are not strings; fit the model again")
         checksum = description["model_sha256"]
-    file = path.parent / "model.safetensors"
+    file = path.parent / MODEL_FILE
     if not file.is_file() or hashlib.sha256(file.read_bytes()).hexdigest() != checksum:
         raise BadFile(f"{file} is missing or does not belong to {path.name}; fit the model again")
     estimator = (PriorEnsembleRegressor if numbers else PriorEnsembleClassifier).load(file)
@@ -173,7 +173,7 @@ def inspect_model(folder: Path | str) -> list[tuple[str, str]]:
         ("model", f"of {model.target!r}, {what}"),
         ("written by", f"priorax {model.written_by}"),
         ("fitted to", f"{estimator.n_seen_:,} rows, in {estimator.n_iter_:,} steps"),
-        ("ensemble", f"{estimator.num_members} members, prior_scale {estimator.prior_scale:g}"),
+        ("ensemble", f"{estimator.num_members} members, prior_scale {estimator.prior_scale_:g}"),
         ("columns", ", ".join(f"{column.name} ({column.kind})" for column in estimator.encoding_.columns)),
         ("id", "none" if model.id is None else model.id),
     ]

@@ -85,7 +85,7 @@ def measure(model: Model, said: Uncertainty, truth: Target, interval: Interval |
     """
     if model.classes is None:
         mean = float(model.estimator.y_mean_[0])
-        return calibrations.of_numbers(truth.values, said.mean, said.total, mean, interval)
+        return calibrations.of_numbers(truth.values, said.mean, said.total, mean, interval and [interval])
     commonest = int(np.argmax(model.estimator.class_totals_[0]))
     return calibrations.of_classes(truth.values, said.mean, commonest, model.classes)
 

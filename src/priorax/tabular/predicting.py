@@ -77,7 +77,7 @@ def predict_table(
     path, out = Path(path), Path(out)
     found = load_model(model)
     if interval is not None:
-        fraction("interval", interval)
+        fraction("interval", interval, example=0.9)
         if found.classes is not None:
             raise ValueError(
                 f"interval={interval:g} is for numbers, but the model predicts one of {len(found.classes)} classes; "
