@@ -23,6 +23,7 @@ from priorax.heads import C51, Quantiles
 from priorax.networks import MLP
 from priorax.noise import NOISES
 from priorax.priors import Linear, RandomFourier
+from priorax.report.looks import LOOKS
 from priorax.report.plots import panels
 from priorax.report.rows import Row, column, where
 from priorax.training.bandits import cumulative_regret
@@ -39,15 +40,15 @@ TITLES = {
 }
 METHODS = {
     "exact": ("exact Thompson", "#000000", "-"),
-    "bsp": ("bootstrap + prior", "#1f5fb4", "-"),
-    "bs": ("bootstrap", "#d03a2b", "-"),
-    "ensemble": ("ensemble", "#e377c2", "-"),
-    "dropout": ("dropout", "#8c564b", "--"),
-    "noisy": ("NoisyNet", "#9467bd", "--"),
-    "bbb": ("Bayes by Backprop", "#17a2a2", "--"),
-    "count": ("count bonus", "#2e8b57", "-."),
-    "c51": ("outcomes of C51", "#c98a1b", ":"),
-    "qr": ("outcomes of QR", "#8a8f98", ":"),
+    "bsp": ("bootstrap + prior", LOOKS["bsp"].color, "-"),
+    "bs": ("bootstrap", LOOKS["bs"].color, "-"),
+    "ensemble": ("ensemble", LOOKS["ensemble"].color, "-"),
+    "dropout": ("dropout", LOOKS["dropout"].color, "--"),
+    "noisy": ("NoisyNet", LOOKS["noisy"].color, "--"),
+    "bbb": ("Bayes by Backprop", LOOKS["bbb"].color, "--"),
+    "count": ("count bonus", LOOKS["ucb"].color, "-."),
+    "c51": ("outcomes of C51", LOOKS["c51"].color, ":"),
+    "qr": ("outcomes of QR", LOOKS["qr"].color, ":"),
     "greedy": ("one network, greedy", "#555555", (0, (1, 3))),
 }
 STEPS = {"quick": 1000, "full": 5000}

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from priorax.analysis.parallel import Task
 from priorax.envs.catalogue import GYMNASIUM
 from priorax.experiments.from_pixels import last, words
+from priorax.report.looks import LOOKS as ALL_LOOKS
 from priorax.report.plots import legend_below, panels
 from priorax.report.rows import Row, where
 from priorax.training.records import Episode, Result
@@ -42,8 +43,8 @@ class Game(NamedTuple):
 
 
 LOOKS = {
-    "bsp": ("BSP (20 members, priors)", "#1f5fb4"),
-    "eps_greedy": ("ε-greedy (double DQN), lanes of ε ≤ 1%", "#d07a1f"),
+    "bsp": ("BSP (20 members, priors)", ALL_LOOKS["bsp"].color),
+    "eps_greedy": ("ε-greedy (double DQN), lanes of ε ≤ 1%", ALL_LOOKS["eps_greedy"].color),
 }
 OWN: dict[str, dict[str, Any]] = {
     "bsp": {},
