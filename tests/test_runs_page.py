@@ -54,7 +54,7 @@ def edit(folder, name="run.json", **values):
 def host_run(folder, seed=0, episodes=1000, **config):
     """A run on the host that did not happen."""
     folder.mkdir(parents=True)
-    chosen = as_json(settings("bsp", "small", prior_scale=2.5, widths=(), clip=None))
+    chosen = as_json(settings("bsp", "small", prior_scale=2.5, widths=(), clip=None).settled())
     config_of_run = {"agent": "bsp", "env": "atari", "game": "Freeway", "size": 10, "seed": seed, "preset": "small"}
     config_of_run = {
         **config_of_run,
@@ -181,12 +181,15 @@ def test_commands_repeat_runs(copied, tmp_path):
         words, note = command(run)
         assert note == ""
         command_line = parse(shlex.split(words)[1:])
-        names = ["agent", "env", "game", "size", "seed", "preset", "episodes", "steps", "actors", "shards"]
+        names = ["agent", "env", "game", "seed", "preset", "episodes", "steps", "actors", "shards"]
+        assert command_line.size == (4 if run.config["env"] == "deep_sea" else None)
         for name in names:
             assert getattr(command_line, name, None) == run.config.get(name)
         assert (
             as_json(
-                settings(command_line.agent, command_line.preset, **parse_changes(command_line.agent, command_line.set))
+                settings(
+                    command_line.agent, command_line.preset, **parse_changes(command_line.agent, command_line.set)
+                ).settled()
             )
             == run.config["settings"]
         )

@@ -36,7 +36,6 @@ CHANGES: dict[str, Any] = {
     "learn_after": 20,
     "learn_every": 1,
     "discount": 0.9,
-    "epsilon_episodes": 0,
 }
 """Settings for the checks, applied if the agent has them."""
 EPSILON = 0.5
@@ -44,7 +43,8 @@ EPSILON = 0.5
 OWN: dict[str, dict[str, Any]] = {
     "dropout": {"p_keep": 0.9},  # at 0.1 dropout pulls the mean towards zero
     "bbb": {"kl_weight": 0.01},
-    "lmcdqn": {"learning_rate": 0.1, "epsilon": EPSILON},  # whether its noise explores in so few steps is luck
+    # whether the noise of lmcdqn explores in so few steps is luck
+    "lmcdqn": {"learning_rate": 0.1, "epsilon": EPSILON, "epsilon_episodes": 0},
     "d4pg": {"lowest": -0.5, "highest": 1.5, "action_noise": 0.5, "actor_rate": 3e-3, "target_period": 10},
 }
 
@@ -101,7 +101,7 @@ def check(agent: str, backend: str) -> Conformance:
     if spec.changes.get("num_members") == 1:  # a single network by definition
         changes = {name: value for name, value in changes.items() if name not in ("num_members", "mask_prob")}
     if spec.changes.get("epsilon") is not None:
-        changes["epsilon"] = EPSILON
+        changes |= {"epsilon": EPSILON, "epsilon_episodes": 0}
     changes |= {"lanes": 1 if backend == "scan" else 2, **OWN.get(agent, {})}
     run: dict[str, Any] = {"agent": agent, "env": "two_step", "backend": backend, "preset": "tuned", "changes": changes}
     if backend == "ray":

@@ -79,7 +79,7 @@ def _run(path: Path) -> Facts:
 def _changed(config: Mapping[str, Any]) -> str:
     """Format the preset of a run, and settings that differ from it."""
     try:
-        usual = as_json(settings(config["agent"], config["preset"]))
+        usual = as_json(settings(config["agent"], config["preset"]).settled())
         mine = config["settings"]
     except (ValueError, KeyError, TypeError) as error:
         raise BadFile(

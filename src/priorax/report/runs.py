@@ -80,7 +80,7 @@ class Run:
     def changes(self) -> dict[str, Any]:
         """Settings that differ from the preset in this version; all settings if the preset is unknown."""
         try:
-            preset = as_json(settings(self.config["agent"], self.config["preset"]))
+            preset = as_json(settings(self.config["agent"], self.config["preset"]).settled())
         except (ValueError, TypeError):
             preset = {}
         return {name: v for name, v in self.config["settings"].items() if v != preset.get(name, MISSING)}
@@ -312,7 +312,8 @@ def command(run: Run) -> tuple[str, str]:
         known = hints(agent_spec(config["agent"]).settings)
         unknown = [name for name in run.changes if name not in known]
         words = [f"{name}={word(value)}" for name, value in run.changes.items() if name not in unknown]
-        again = as_json(settings(config["agent"], config["preset"], **parse_changes(config["agent"], words)))
+        changes = parse_changes(config["agent"], words)
+        again = as_json(settings(config["agent"], config["preset"], **changes).settled())
     except (ValueError, TypeError) as error:
         return "", f"No command of this version repeats this run: {error}"
     env = str(config["env"])
@@ -321,7 +322,7 @@ def command(run: Run) -> tuple[str, str]:
         own = env.removeprefix("object:")
         return "", f"No command repeats this run: {own} is a custom environment; pass it to priorax.train."
     distributed = "actors" in config
-    names = ["agent", "env", "game", "size", "seed", "episodes", "steps", "preset"]
+    names = ["agent", "env", "game", *(["size"] if spec.sized else []), "seed", "episodes", "steps", "preset"]
     names += ["actors", "shards"] if distributed else []
     parts = ["priorax", "apex" if distributed else "train"]
     for name in (name for name in names if config.get(name) is not None):

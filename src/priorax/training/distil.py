@@ -175,19 +175,21 @@ def visited(policy: Policy, world: VectorWorld, steps: int = 2000, seed: int = 0
         seed: Random seed.
 
     Returns:
-        Observations [step x environment, ...], for `distil`.
+        Observations [n, ...] at which an action is chosen, for `distil`: those after the end of an episode are left
+        out, so that n is at most the number of steps times that of environments.
     """
     rng = np.random.default_rng(checked_seed(seed))
     obs = world.reset(seed)
     member = np.full(world.num_envs, -1)
-    seen = []
+    seen, over = [], np.zeros(world.num_envs, bool)
     for _ in range(positive_int("steps", steps)):
-        seen.append(np.array(obs))
+        seen.append(np.array(obs)[~over])
         found = _values(policy, np.asarray(obs))
         member = np.where(member < 0, rng.integers(len(found.members), size=len(member)), member)
         step = world.step(best(found, "member", member))
         obs = step.obs
-        member = np.where(step.terminated | step.truncated, -1, member)
+        over = step.terminated | step.truncated
+        member = np.where(over, -1, member)
     return np.concatenate(seen)
 
 
