@@ -8,6 +8,8 @@ from sklearn import metrics
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from priorax import PriorEnsembleClassifier, PriorEnsembleRegressor, evaluate
 from priorax.report import calibration
@@ -143,6 +145,16 @@ def test_a_regressor_is_evaluated_in_one_call(table):
         evaluate(model, x, y, levels=(90.0,))
     with pytest.raises(ValueError, match=r"y has shape \(400, 2\), but one target per row is needed"):
         evaluate(model, x, np.stack([y, y], axis=1))
+
+
+def test_a_pipeline_is_evaluated_with_the_noise_and_the_intervals_of_its_last_step(table):
+    x, y = table
+    pipeline = make_pipeline(StandardScaler(), PriorEnsembleRegressor(**SMALL)).fit(x[:200], y[:200])
+    found = evaluate(pipeline, x[200:], y[200:]).metrics
+    inner = evaluate(pipeline[-1], pipeline[:-1].transform(x[200:]), y[200:]).metrics
+    assert found == inner and "coverage_0.9" in found
+    alone = make_pipeline(PriorEnsembleRegressor(**SMALL)).fit(x[:200], y[:200])
+    assert evaluate(alone, x[200:], y[200:]).metrics == evaluate(alone[-1], x[200:], y[200:]).metrics
 
 
 def test_estimators_of_others_are_evaluated_alike(table):

@@ -21,6 +21,9 @@ from priorax.fitting import fit
 from priorax.networks import MLP, Table
 from priorax.noise import Gaussian
 from priorax.priors import Constant, Function, Independent, Linear
+from priorax.report.runs import command, find_runs, group_runs
+from priorax.training.backends.ray.rollout import with_prior
+from priorax.training.run_files import learned_prior as learned_prior_of
 
 STATES = np.arange(6)
 VALUES = np.random.default_rng(0).normal(size=(4, 6, 2)).astype(np.float32)
@@ -217,6 +220,49 @@ def test_a_run_has_a_copy_of_its_prior_with_which_it_is_loaded_and_resumed(file,
     load(tmp_path / "moved").predict(np.array(0))
     resumed = sea(tmp_path / "moved" / "prior.safetensors", episodes=20, out=tmp_path / "moved", resume=True)
     assert [row.total_return for row in resumed.history] == [row.total_return for row in whole.history]
+
+
+@pytest.mark.slow
+def test_a_run_is_known_by_the_content_of_its_prior_wherever_the_file_is(file, tmp_path):
+    sea(file, episodes=3, out=tmp_path / "a")
+    sea(file, episodes=6, out=tmp_path / "a", resume=True)  # the same call with more episodes
+    save_prior(tmp_path / "other", learn_prior(np.arange(16), 2 * SEA))
+    with pytest.raises(ValueError, match="another configuration: prior_digest was"):
+        sea(tmp_path / "other", episodes=9, out=tmp_path / "a", resume=True)
+    sea(tmp_path / "a" / "prior.safetensors", episodes=3, out=tmp_path / "a", overwrite=True)
+    load(tmp_path / "a").predict(np.array(0))
+    for seed, name in enumerate(("b", "c")):
+        sea(tmp_path / "other", episodes=3, out=tmp_path / name, seed=seed)
+    runs = find_runs([tmp_path])
+    assert sorted(len(group.runs) for group in group_runs(runs)) == [1, 2], "runs with other priors are other settings"
+    repeated, _ = command(next(run for run in runs if run.name.endswith("c")))
+    assert f"prior_file={tmp_path / 'c' / 'prior.safetensors'}" in repeated
+
+
+def test_a_rollout_actor_gets_the_prior_with_its_plan(file):
+    chosen = settings("bsp", **changes(file))
+    config, content = learned_prior_of({"settings": dataclasses.asdict(chosen)})
+    file.unlink()
+    here = with_prior(chosen, content)
+    assert built(here.prior_file).belief.prior is not None and len(config["prior_digest"]) == 16
+    assert with_prior(chosen, None) is chosen
+
+
+def test_a_proposal_of_a_prior_scale_is_refused_for_priors_of_their_own_size(file):
+    with pytest.raises(ValueError, match="prior='learned' has a size of its own"):
+        train("bsp", "deep_sea", size=4, episodes=1, changes={**changes(file), "prior_scale": "auto"})
+
+
+def test_custom_code_in_any_part_of_a_prior_is_refused_before_it_is_written(tmp_path):
+    nested = learn_prior(np.arange(16), SEA, rest=Function(lambda x: x))
+    with pytest.raises(ValueError, match="prior=Learned has a part 'rest' that is custom code"):
+        save_prior(tmp_path / "own", nested)
+    assert not (tmp_path / "own").exists()
+
+
+def test_agents_refuse_a_prior_learned_on_another_number_of_states(file):
+    with pytest.raises(ValueError, match="was learned from 16 states, and this environment has 25"):
+        build("bsp", settings("bsp", **changes(file)), Interface(Sight((), (), "int32"), 2, num_states=25))
 
 
 def test_agents_refuse_a_prior_without_file_or_learned_elsewhere(file, lines, tmp_path):

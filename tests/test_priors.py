@@ -133,6 +133,17 @@ def test_with_prior_unit_the_scale_is_the_size_of_priors_of_any_form_in_any_envi
     np.testing.assert_allclose(np.mean(values**2, axis=(1, 2)), 0.25, rtol=1e-4)
 
 
+@pytest.mark.parametrize("changes", [{}, {"dueling": True}])
+@pytest.mark.parametrize("agent", ["bsp", "hypermodel", "epinet"])
+def test_with_prior_unit_the_scale_is_the_spread_of_functions_whatever_draws_them(agent, changes):
+    many = {"num_members": 400} if agent == "bsp" else {}
+    chosen = settings(agent, "gymnasium", prior_unit=True, prior_scale=0.5, **many, **changes)
+    belief = build(agent, chosen, Interface(Sight((4,), (4,), "float32"), 2)).belief
+    x = np.random.default_rng(1).normal(size=(500, 4)).astype(np.float32)
+    spread = belief.prior_spread(belief.init(jax.random.key(0), x[0]), x)
+    assert np.sqrt(np.mean(np.square(spread))) == pytest.approx(0.5, rel=0.15)
+
+
 def test_constant_priors_differ_between_members_and_actions_and_not_between_states():
     values = prior_of(prior="constant")
     assert np.ptp(values, axis=1).max() == 0

@@ -74,7 +74,9 @@ def test_throughput_is_measured_once_for_each_number_of_actors(tmp_path, capsys)
         assert each["seconds"] >= 2 and each["actions_per_second"] == pytest.approx(
             each["actions"] / each["seconds"], rel=0.05
         )
-        assert each["updates"] == pytest.approx(each["actions"] / 4, rel=0.5)
+        # in so short a time what is begun counts: chunks of actions that are not learned from yet, or were before
+        assert each["updates"] == pytest.approx(each["actions"] / 4, abs=64 + 0.5 * each["actions"] / 4)
+        assert each["updates"] > 0
     actors.main(words)
     assert read_rows(out) == found and "fitted model" in capsys.readouterr().out
 

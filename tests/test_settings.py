@@ -241,6 +241,13 @@ def test_what_means_nothing_is_refused_before_anything_is_built(agent, changes, 
         ("bsp", {"fourier_lengthscale": 0.1}, r"fourier_lengthscale=0\.1 has no effect .* fourier_features=0"),
         ("eps_greedy", {"epsilon": None, "epsilon_episodes": 5}, "epsilon_episodes=5 has no effect .* epsilon=None"),
         ("bsp", {"lowest": -2.0}, r"lowest=-2\.0 has no effect .* head='scalar'"),
+        ("bsp", {"prior": "constant", "prior_widths": (5,)}, r"prior_widths=\(5,\) has no effect .* prior='constant'"),
+        ("bsp", {"prior": "optimal", "prior_unit": True}, r"prior_unit=True has no effect .* prior='optimal'"),
+        (
+            "bsp",
+            {"predictor_rate": 0.1},
+            "predictor_rate=.* has no effect .* bonus_scale=0",
+        ),
     ],
 )
 def test_a_setting_that_another_one_disables_is_warned_of(agent, changes, words):
@@ -257,8 +264,9 @@ def test_a_setting_that_has_its_effect_is_not_warned_of():
 
 def test_settings_that_may_have_no_effect_exist_beside_the_ones_that_disable_them():
     both = [set(hints(spec.settings)) for spec in agents().values()]
-    for name, (other, values) in INERT.items():
-        assert any({name, other} <= mine for mine in both) and values, name
+    for name, others in INERT.items():
+        for other, values in others:
+            assert any({name, other} <= mine for mine in both) and values, name
 
 
 @pytest.mark.parametrize("agent", ["dropout", "rlsvi", "d4pg"])

@@ -1,17 +1,22 @@
 """Ladders of runs over processes, and the experiments made of them."""
 
+import contextlib
 import json
 import subprocess
 import sys
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 
 from conftest import sweep_row, until, write_sweep
+from priorax.analysis import parallel
 from priorax.analysis.parallel import Task, climb
+from priorax.doctor import EXTRAS
 from priorax.experiments import (
     ablation,
     bsuite,
+    controls,
     curves,
     experiment,
     figure3,
@@ -27,8 +32,10 @@ from priorax.experiments import (
 )
 from priorax.experiments.compare import compare
 from priorax.experiments.sweep import hours, task
+from priorax.fitting import NonFiniteLoss
 from priorax.report.intervals import median_interval
 from priorax.report.rows import read_rows, write_rows
+from priorax.training.records import Result
 
 SMALL = {"num_members": 10, "widths": (16,), "batch_size": 32, "capacity": 300}
 
@@ -69,7 +76,14 @@ def test_workers_end_when_the_process_that_started_them_is_killed():
     finally:
         parent.kill()
         parent.wait()
-    until(lambda: not any(child.exists() for child in started), seconds=120)
+    until(lambda: not any(map(_lives, started)), seconds=120)
+
+
+def _lives(process):
+    try:
+        return "\nState:\tZ" not in (process / "status").read_text()
+    except OSError:
+        return False
 
 
 def test_what_is_known_is_not_run():
@@ -107,6 +121,56 @@ def test_rows_of_other_settings_are_kept_and_not_shown_and_known_runs_are_not_re
     shown = sweep.run_sweep("test", "quick", [[[item]]], path, lambda share, what: None)
     assert len(shown) == 1 and shown[0]["settings"] == row["settings"]
     assert path.read_bytes() == before, "nothing is rewritten"
+
+
+class Inline:
+    """An executor that runs each task when its result is asked for, in order."""
+
+    def __init__(self):
+        self.begun = []
+
+    def submit(self, function, item):
+        self.begun.append(item.name)
+        future = Future()
+        try:
+            future.set_result(function(item))
+        except BaseException as error:
+            future.set_exception(error)
+        return future
+
+
+def test_a_run_that_diverges_is_a_row_that_did_not_learn_and_ladders_are_climbed_in_order(tmp_path, monkeypatch):
+    def trained(agent, **_):
+        if agent == "eps_greedy":
+            raise NonFiniteLoss("the loss became nan at step 7; lower the learning rate")
+        numbers = {"size": 4, "steps_per_second": 1.0, "episodes": 3, "episodes_to_learn": 3, "tells_regret": True}
+        return Result(**{**dict.fromkeys(Result._fields), **numbers})
+
+    pool = Inline()
+    monkeypatch.setattr(parallel, "train", trained)
+    monkeypatch.setattr(parallel, "_pool", lambda workers: contextlib.nullcontext(pool))
+    ladders = [ladder("easy", "bsp", (3, 4), 300), ladder("diverges", "eps_greedy", (5, 6), 9)]
+    path, said = tmp_path / "rows.csv", []
+    sweep.run_sweep("test", "quick", [*ladders, *ladders], path, lambda share, what: said.append(what))
+    rows = {(row["name"], row["size"]): row for row in read_rows(path)}
+    assert set(rows) == {("easy", 3), ("easy", 4), ("diverges", 5)}, "a size at which all diverge is the last"
+    assert "episodes_to_learn" not in rows["diverges", 5] and "at step 7" in rows["diverges", 5]["diverged"]
+    assert any("diverges: the loss became nan" in words for words in said)
+    assert pool.begun.index("diverges") > 0, "ladders begin in their order"
+    with pytest.raises(NonFiniteLoss):
+        sweep.run_sweep("own", "quick", ladders[1:], tmp_path / "own.csv", lambda *_: None, lambda result: [{}])
+
+
+def test_measurements_whose_packages_are_missing_are_left_out_with_a_word():
+    ladders = [[[Task("ours", {}, count)]], [[Task("peer", {}, count, needs="no-such-package")]]]
+    kept, told = sweep.runnable(ladders)
+    assert [item.name for ladder_ in kept for level in ladder_ for item in level] == ["ours"]
+    assert told == [
+        "no-such-package is not installed, so 1 measurements with it are skipped; pip install no-such-package and run "
+        "this again"
+    ]
+    peers = {item.needs for ladder_ in controls.ladders("full") for level in ladder_ for item in level} - {""}
+    assert peers == {"stable-baselines3", "dm-haiku"} and peers <= set(EXTRAS["peers"])
 
 
 def count(size, seed):

@@ -84,6 +84,18 @@ def _python() -> Finding:
     return Finding("python", words, new, "" if new else "install Python 3.11 or newer")
 
 
+def is_installed(name: str) -> bool:
+    """Check whether a package is installed, without importing it.
+
+    Args:
+        name: Name of the distribution.
+
+    Returns:
+        Whether it is.
+    """
+    return _version(name) is not None
+
+
 def _version(name: str) -> str | None:
     try:
         return metadata.version(name)

@@ -10,7 +10,7 @@ raises `BadFile`.
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import UnionType
 from typing import Any, get_args
@@ -134,11 +134,22 @@ def save_prior(path: Path | str, prior: Network) -> None:
         ValueError: If the prior is custom code.
     """
     described = describe(prior, "prior")
-    if not isinstance(described, dict) or "kind" not in described:
-        raise ValueError(
-            f"prior={prior!r} is custom code, which is not saved; pass a learned one, or one of priorax.priors"
-        )
+    own = next(_own(described), None)
+    if own is not None:
+        part = f"prior={prior!r}" if own == "prior" else f"prior={type(prior).__name__} has a part {own!r} that"
+        raise ValueError(f"{part} is custom code, which is not saved; pass a learned one, or one of priorax.priors")
     write(path, Content("prior", described, {}))
+
+
+def _own(description: Any) -> Iterator[str]:
+    """Find the names of the parts of a description that are custom code."""
+    if isinstance(description, dict):
+        if "own" in description and len(description) == 1:
+            yield description["own"]
+        yield from _own(list(description.values()))
+    elif isinstance(description, list):
+        for part in description:
+            yield from _own(part)
 
 
 def load_prior(path: Path | str) -> Network:

@@ -3,6 +3,8 @@
 import dataclasses
 from typing import Any
 
+import numpy as np
+
 from priorax.agents.q_learner import QLearner
 from priorax.agents.q_networks import (
     has_sparse_rows,
@@ -146,7 +148,23 @@ def _learned(settings: EnsembleSettings, task: TaskSpec, rest: Network) -> Netwo
             f"prior_file={settings.prior_file!r} was learned from {'states' if task.num_states is None else 'arrays'}, "
             f"which observations are not; learn it in environments that are observed alike"
         )
+    has, asked = _num_inputs(found), task.num_states
+    if asked is None and task.shape is not None:
+        asked = int(np.prod(task.shape))
+    if None not in (has, asked) and has != asked:
+        kind = "states" if task.num_states is not None else "inputs"
+        raise ValueError(
+            f"prior_file={settings.prior_file!r} was learned from {has} {kind}, and this environment has {asked}; "
+            "learn it in environments of the same form"
+        )
     return dataclasses.replace(found, rest=rest, rest_scale=prior_scale_of(settings, task))
+
+
+def _num_inputs(prior: Learned) -> int | None:
+    """The number of states, or of components of an array, that a learned prior takes; None: it encodes arrays."""
+    if isinstance(prior.network, Table):
+        return prior.network.num_rows
+    return None if prior.network.code is not None else len(prior.layers[0][0])
 
 
 def _prior_network(settings: EnsembleSettings, task: TaskSpec) -> Network:

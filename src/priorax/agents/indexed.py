@@ -58,6 +58,8 @@ def build_epinet(settings: EpinetSettings, task: TaskSpec) -> QLearner:
         each, common["prior_scale"] = linear_prior_of(task), settings.prior_scale  # it spreads alike for all sizes
     else:
         each = prior_network_of(settings, task, settings.widths)
+    if settings.prior_unit:  # the index has this radius, by which the prior is multiplied
+        common["prior_scale"] /= settings.index_dim**0.5
     belief = Epinet(
         **common,
         network=network_of(settings, task),
@@ -86,12 +88,10 @@ def _prior(settings: IndexedSettings, task: TaskSpec, prior: Network) -> Network
     """The prior function as its settings ask: none, looked up, dueling, or as it is."""
     if settings.prior_scale == 0:
         return None
+    if settings.dueling and task.num_states is None:
+        prior = Dueling(prior, head_of(settings).prior_size * settings.index_dim, settings.prior_advantage)
     prior = unit_prior_of(settings, task, prior)
-    if task.num_states is not None:
-        return Tabulated(prior, task.num_states)
-    if not settings.dueling:
-        return prior
-    return Dueling(prior, head_of(settings).prior_size * settings.index_dim, settings.prior_advantage)
+    return prior if task.num_states is None else Tabulated(prior, task.num_states)
 
 
 _PRESETS: dict[str, dict[str, Any]] = {

@@ -205,14 +205,14 @@ def settings(agent: str | AgentSpec, preset: str = "tuned", **changes: Any) -> S
 
 def _warn_if_inert(spec: AgentSpec, found: Settings, name: str) -> None:
     """Warn if a changed setting has no effect beside the value of another one."""
-    other, values = INERT.get(name, ("", ()))
-    if values and getattr(found, other, None) in values and other in hints(spec.settings):
-        value = getattr(found, other)
-        warnings.warn(
-            f"{name}={getattr(found, name)!r} has no effect on agent={spec.name!r} with {other}={value!r}; "
-            f"change {other} too, or leave {name} out",
-            stacklevel=3,
-        )
+    for other, values in INERT.get(name, ()):
+        if other in hints(spec.settings) and (value := getattr(found, other)) in values:
+            warnings.warn(
+                f"{name}={getattr(found, name)!r} has no effect on agent={spec.name!r} with {other}={value!r}; "
+                f"change {other} too, or leave {name} out",
+                stacklevel=3,
+            )
+            return
 
 
 def setting_of(spec: AgentSpec, name: str) -> str:

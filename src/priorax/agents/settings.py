@@ -22,32 +22,33 @@ BONUS_AT = ("insertion", "learning")
 L2_READINGS = ("posterior", "coefficient")
 TARGET_INDICES = ("fresh", "same")
 
-INERT: dict[str, tuple[str, tuple[object, ...]]] = {
-    **dict.fromkeys(
-        ("prior_scale", "prior_gain", "prior_bias", "prior_widths", "prior_activation", "prior_unit", "prior_ratio"),
-        ("prior", ("none",)),
-    ),
-    "prior_advantage": ("dueling", (False,)),
-    "fourier_lengthscale": ("fourier_features", (0,)),
-    "fourier_grouped": ("fourier_features", (0,)),
-    "importance": ("priority", (0.0,)),
-    "inverse_temperature": ("optimizer", ("adam", "rmsprop")),
-    "bias_factor": ("optimizer", ("adam", "rmsprop")),
-    "lowest": ("head", ("scalar", "qr")),
-    "highest": ("head", ("scalar", "qr")),
-    "epsilon_episodes": ("epsilon", (None,)),
-    "epsilon_ladder": ("epsilon", (None,)),
-    "shared_torso": ("torso", ("none",)),
-    "features": ("torso", ("none",)),
-    "precision": ("torso", ("none",)),
-    "l2_reading": ("l2", (0.0,)),
-    "bonus": ("bonus_scale", (0.0,)),
-    "bonus_at": ("bonus_scale", (0.0,)),
-    "first_count": ("bonus", ("distillation",)),
-    "predictor_rate": ("bonus", ("counts",)),
-    "predictor_outputs": ("bonus", ("counts",)),
+_ONLY_RANDOM_NETWORKS = (("prior", ("none", "linear", "constant", "optimal")),)
+_NO_BONUS = ("bonus_scale", (0.0,))
+INERT: dict[str, tuple[tuple[str, tuple[object, ...]], ...]] = {
+    "prior_scale": (("prior", ("none",)),),
+    **dict.fromkeys(("prior_gain", "prior_bias", "prior_widths", "prior_activation"), _ONLY_RANDOM_NETWORKS),
+    **dict.fromkeys(("prior_unit", "prior_ratio"), (("prior", ("none", "optimal")),)),
+    "prior_advantage": (("dueling", (False,)),),
+    "fourier_lengthscale": (("fourier_features", (0,)),),
+    "fourier_grouped": (("fourier_features", (0,)),),
+    "importance": (("priority", (0.0,)),),
+    "inverse_temperature": (("optimizer", ("adam", "rmsprop")),),
+    "bias_factor": (("optimizer", ("adam", "rmsprop")),),
+    "lowest": (("head", ("scalar", "qr")),),
+    "highest": (("head", ("scalar", "qr")),),
+    "epsilon_episodes": (("epsilon", (None,)),),
+    "epsilon_ladder": (("epsilon", (None,)),),
+    "shared_torso": (("torso", ("none",)),),
+    "features": (("torso", ("none",)),),
+    "precision": (("torso", ("none",)),),
+    "l2_reading": (("l2", (0.0,)),),
+    "bonus": (_NO_BONUS,),
+    "bonus_at": (_NO_BONUS,),
+    "first_count": (_NO_BONUS, ("bonus", ("distillation",))),
+    "predictor_rate": (_NO_BONUS, ("bonus", ("counts",))),
+    "predictor_outputs": (_NO_BONUS, ("bonus", ("counts",))),
 }
-"""Settings that have no effect while another one has one of these values: by name, the other and its values."""
+"""Settings that have no effect while another one has one of these values: by name, the others and their values."""
 
 
 def check_widths(name: str, widths: tuple[int, ...]) -> None:
@@ -291,8 +292,8 @@ class EnsembleSettings(PriorSettings):
     prior_file: str = ""
     """File of a learned prior (`priorax.save_prior`), for prior=learned. A run has a copy of it."""
     prior_ratio: float = 1.0
-    """Multiply each member's prior function by a random factor, log-uniform between 1/prior_ratio and prior_ratio, for
-    tasks whose scale of returns is not known; 1: no factor."""
+    """Multiply each member's random prior function by a factor, log-uniform between 1/prior_ratio and prior_ratio, for
+    tasks whose scale of returns is not known; 1: no factor. The learned part of prior=learned has none."""
     l2: float = 0.0
     """L2 weight lambda towards the initial weights; 0: none."""
     l2_reading: str = "posterior"

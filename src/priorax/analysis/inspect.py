@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from priorax.agents import settings
+from priorax.envs.registry import usable_environment
 from priorax.files import BadFile, read
 from priorax.training.checkpoint import Checkpoints
 from priorax.training.run_files import as_json, read_config
@@ -49,7 +50,8 @@ def _short(value: Any) -> str:
 def _run(path: Path) -> Facts:
     config = read_config(path)
     names = ["agent", "env", "game", "size", "seed", "preset", "backend", "actors", "shards"]
-    if ":" in str(config.get("env")):  # environments of other libraries have no size
+    spec = usable_environment(str(config.get("env")))
+    if spec is None or not spec.sized:
         names.remove("size")
     facts = [("run", ", ".join(f"{name} {config[name]}" for name in names if config.get(name) is not None))]
     facts.append(("written by", f"priorax {config.get('version', 'of unknown version')}"))

@@ -14,6 +14,7 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any, NamedTuple
 
 from priorax.caching import enable_compilation_cache
+from priorax.fitting import NonFiniteLoss
 from priorax.training.trainer import train
 
 
@@ -27,7 +28,7 @@ class Task(NamedTuple):
     measure: Callable[..., list[dict[str, Any]]] | None = None
     """Function that measures something and returns rows, importable by name; None: `train`."""
     needs: str = ""
-    """Package that it needs, if it is not one of ours."""
+    """Package that it needs, by the name of its distribution, if it is not one of ours."""
 
     def asking(self, **more: Any) -> "Task":
         """Add arguments.
@@ -46,7 +47,7 @@ Ladder = Iterable[list[Task]]
 
 
 def climb(ladders: Iterable[Ladder], done: Callable[[Task], bool | None], workers: int | None = None) -> Iterator[Any]:
-    """Run all ladders in parallel.
+    """Run all ladders in parallel, one after another: a ladder is begun when those before it leave a process idle.
 
     Args:
         ladders: The ladders.
@@ -54,7 +55,7 @@ def climb(ladders: Iterable[Ladder], done: Callable[[Task], bool | None], worker
         workers: Number of processes; by default one per core that this process may use.
 
     Returns:
-        An iterator of tasks and results, in order of completion.
+        An iterator of tasks and results, in order of completion. The result of a run that diverged is the error.
 
     Raises:
         OSError: If a worker process is killed.
@@ -62,7 +63,8 @@ def climb(ladders: Iterable[Ladder], done: Callable[[Task], bool | None], worker
     levels = [iter(ladder) for ladder in ladders]
     learned, pending = [True] * len(levels), [0] * len(levels)
     running: dict[Future[Any], tuple[Task, int]] = {}
-    with _pool(workers or usable_cores()) as pool:
+    waiting, workers = iter(range(len(levels))), workers or usable_cores()
+    with _pool(workers) as pool:
 
         def begin(ladder: int) -> None:
             """Submit the next level with tasks to run."""
@@ -75,8 +77,12 @@ def climb(ladders: Iterable[Ladder], done: Callable[[Task], bool | None], worker
                 running.update({pool.submit(_run, task): (task, ladder) for task in new})
                 pending[ladder], learned[ladder] = len(new), any(known)
 
-        for ladder in range(len(levels)):
-            begin(ladder)
+        def fill() -> None:
+            """Begin further ladders while there are fewer tasks than processes."""
+            while len(running) < workers and (ladder := next(waiting, None)) is not None:
+                begin(ladder)
+
+        fill()
         while running:
             finished, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in finished:
@@ -89,6 +95,7 @@ def climb(ladders: Iterable[Ladder], done: Callable[[Task], bool | None], worker
                 pending[ladder] -= 1
                 learned[ladder] |= getattr(result, "episodes_to_learn", None) is not None
                 begin(ladder)
+            fill()
 
 
 def usable_cores() -> int:
@@ -138,5 +145,8 @@ def _end_with_parent() -> None:
 def _run(task: Task) -> Any:
     if task.measure is not None:
         return task.measure(**task.arguments)
-    result = train(**task.arguments)
+    try:
+        result = train(**task.arguments)
+    except NonFiniteLoss as error:  # one diverging run does not end a sweep
+        return error
     return result._replace(policy=None)  # large, and not needed in a sweep

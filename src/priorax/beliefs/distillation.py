@@ -35,8 +35,10 @@ class Distilled(NamedTuple):
 
 
 class Distillation(Bonus):
-    """A belief with a bonus where a predictor of a fixed random network errs. Each observed input is learned from once,
-    by one step of the predictor's optimiser.
+    """A belief with a bonus where a predictor of a fixed random network errs. Each observed input is learned from once.
+
+    Inputs that are observed together, as in several lanes, share one step of the predictor's optimiser, so that the
+    bonus falls more slowly with more lanes.
     """
 
     base: Belief

@@ -91,6 +91,21 @@ def known_environment(name: str) -> EnvironmentSpec | None:
     return None
 
 
+def usable_environment(name: str) -> EnvironmentSpec | None:
+    """Look up an environment that may not be installed.
+
+    Args:
+        name: The name.
+
+    Returns:
+        The spec; None if there is no such environment, or its plug-in cannot be loaded.
+    """
+    try:
+        return known_environment(name)
+    except ValueError:
+        return None
+
+
 def environment_spec(name: str) -> EnvironmentSpec:
     """Look up an environment.
 

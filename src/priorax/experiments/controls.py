@@ -4,7 +4,7 @@ A baseline that fails on DeepSea should be shown to work elsewhere. On CartPole-
 NoisyNet, dropout, Bayes by Backprop, C51, QR-DQN, bootstrapped DQN and epsilon-greedy DQN are run with one preset
 (`gymnasium`). Our DQN is also compared with that of Stable-Baselines3, with the same network, learning rate,
 minibatches, replay, target network, epsilon and number of updates (its loss is Huber's, ours is squared); and BSP on
-DeepSea with bsuite's JAX `boot_dqn`, which has its authors' settings except for the number of members.
+DeepSea with the default agent of bsuite's JAX `boot_dqn`, with 20 members.
 """
 
 from typing import Any
@@ -72,11 +72,11 @@ def ladders(budget: str) -> list[Any]:
     for seed in range(FIRST_SEED, FIRST_SEED + SEEDS[budget]):
         found += [_cartpole(name, name, seed, steps, "gymnasium", changes) for name, changes in BASELINES.items()]
         found.append(_cartpole(OURS, "eps_greedy", seed, steps, "tuned", SAME))
-        found.append(Task(SB3, {"seed": seed, "steps": steps}, stable_baselines))
+        found.append(Task(SB3, {"seed": seed, "steps": steps}, stable_baselines, needs="stable-baselines3"))
     for size in SIZES[budget]:
         for seed in range(FIRST_SEED, FIRST_SEED + BOOT_DQN_SEEDS[budget]):
             arguments = {"size": size, "seed": seed, "episodes": BOOT_DQN_EPISODES[budget]}
-            found.append(Task(BOOT_DQN, arguments, boot_dqn))
+            found.append(Task(BOOT_DQN, arguments, boot_dqn, needs="dm-haiku"))
             found.append(task("bsp", "bsp", size, seed, BOOT_DQN_EPISODES[budget]))
     return [[[item]] for item in found]
 

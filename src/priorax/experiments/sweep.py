@@ -15,13 +15,14 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from priorax.agents import Settings, agent_spec, settings
 from priorax.analysis.parallel import Task, climb
+from priorax.doctor import is_installed
 from priorax.files import write_atomically
+from priorax.fitting import NonFiniteLoss
 from priorax.report.rows import Row, read_rows, write_rows
 from priorax.training.records import Result
 from priorax.training.setup import choose_backend
@@ -107,13 +108,22 @@ def run_sweep(
 
     report(len(known) / max(len(wanted), 1), f"{len(known)} of at most {len(wanted)} runs")
     for item, result in climb(ladders, done):
-        new = [{**stamp, **_row(item), **row} for row in (result if item.measure else outcome(result))]
+        new = [{**stamp, **_row(item), **row} for row in _measured(item, result, outcome)]
         kept.extend(new)
         known[_identity(new[0])] = new[0]
         book.add(item)
         write_rows(path, sorted(kept, key=_order))
         report(len(known) / len(wanted), f"{item.name}{_told(result)}")
     return select(path, ladders)
+
+
+def _measured(item: Task, result: Any, outcome: Outcome) -> list[dict[str, Any]]:
+    """Make the rows of a task; a run that diverged did not learn."""
+    if isinstance(result, NonFiniteLoss):
+        if outcome is not time_to_learn:
+            raise result
+        return [{"diverged": str(result)}]
+    return result if item.measure else outcome(result)
 
 
 def runnable(ladders: Sequence[Any]) -> tuple[list[Any], list[str]]:
@@ -125,7 +135,7 @@ def runnable(ladders: Sequence[Any]) -> tuple[list[Any], list[str]]:
     Returns:
         Ladders of the other tasks, and what to tell about those left out.
     """
-    counts = Counter(item.needs for item in _tasks(ladders) if item.needs and find_spec(item.needs) is None)
+    counts = Counter(item.needs for item in _tasks(ladders) if item.needs and not is_installed(item.needs))
     kept = [[[item for item in level if item.needs not in counts] for level in ladder] for ladder in ladders]
     told = [
         f"{name} is not installed, so {count} measurements with it are skipped; pip install {name} and run this again"
@@ -218,6 +228,8 @@ def _order(row: Row) -> tuple[str, int, int]:
 def _told(result: Any) -> str:
     if isinstance(result, list):
         return ""
+    if isinstance(result, NonFiniteLoss):
+        return f": {result}"
     if not result.tells_regret:
         return f": {result.steps:,} steps"
     return f": N={result.size} {result.episodes_to_learn or 'not learned'}"

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import is_classifier
+from sklearn.pipeline import Pipeline
 
 from priorax.checks import fraction
 from priorax.report.calibration import Calibration, of_classes, of_numbers
@@ -20,7 +21,7 @@ def evaluate(model: Any, X: Any, y: Any, levels: Sequence[float] = (0.9,)) -> Ca
     Args:
         model: A fitted `PriorEnsembleRegressor` or `PriorEnsembleClassifier` with one output, or an estimator of
             scikit-learn with `predict_proba(X)`, or with `predict(X, return_std=True)`, whose standard deviations are
-            taken to include the noise.
+            taken to include the noise; or a pipeline that ends with one of them.
         X: Inputs [n, features].
         y: Targets or labels [n].
         levels: For numbers, the levels of the intervals whose coverage and width are measured: those of
@@ -34,6 +35,7 @@ def evaluate(model: Any, X: Any, y: Any, levels: Sequence[float] = (0.9,)) -> Ca
         ValueError: If there are several outputs, y does not fit X, or has a class that the model does not know.
         TypeError: If the model predicts no uncertainty.
     """
+    model, X = _last_step(model, X)
     y = np.asarray(y)
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
@@ -43,6 +45,13 @@ def evaluate(model: Any, X: Any, y: Any, levels: Sequence[float] = (0.9,)) -> Ca
             "priorax.report.calibration.of_numbers(y[:, j], mean[:, j], std[:, j])"
         )
     return _classes(model, X, y) if is_classifier(model) else _numbers(model, X, y, levels)
+
+
+def _last_step(model: Any, X: Any) -> tuple[Any, Any]:
+    """Take the last estimator of a pipeline, and what it gets of X: the pipeline hides how it predicts noise."""
+    while isinstance(model, Pipeline):
+        X, model = (model[:-1].transform(X) if len(model) > 1 else X), model[-1]
+    return model, X
 
 
 def _numbers(model: Any, X: Any, y: np.ndarray, levels: Sequence[float]) -> Calibration:

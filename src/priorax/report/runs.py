@@ -15,11 +15,10 @@ import numpy as np
 from priorax.agents import agent_spec, settings
 from priorax.agents.setting_values import hints
 from priorax.envs import make_environment
-from priorax.envs.catalogue import EnvironmentSpec
-from priorax.envs.registry import known_environment
+from priorax.envs.registry import usable_environment
 from priorax.files import BadFile
 from priorax.training.request import parse_changes
-from priorax.training.run_files import as_json
+from priorax.training.run_files import PRIOR_FILE, as_json
 
 DEPTH = 2
 """Folder levels below the given ones that are searched for runs."""
@@ -47,6 +46,8 @@ class Run:
     """Content of result.json; None if the run is not finished."""
     evaluations: Mapping[str, np.ndarray] = field(default_factory=dict)
     """Columns of evaluations.csv, if any."""
+    prior: str | None = None
+    """Path of the run's learned prior, if it has one."""
 
     @property
     def finished(self) -> bool:
@@ -66,7 +67,7 @@ class Run:
         env, game, size = self.config["env"], self.config.get("game"), self.config.get("size")
         if game is not None:
             return f"{env} {game}"
-        spec = _spec(env)
+        spec = usable_environment(str(env))
         return str(env) if size is None or (spec is not None and not spec.sized) else f"{env} {size}"
 
     @cached_property
@@ -78,12 +79,18 @@ class Run:
 
     @cached_property
     def changes(self) -> dict[str, Any]:
-        """Settings that differ from the preset in this version; all settings if the preset is unknown."""
+        """Settings that differ from the preset in this version; all settings if the preset is unknown.
+
+        The file of a learned prior is named by its digest.
+        """
         try:
             preset = as_json(settings(self.config["agent"], self.config["preset"]).settled())
         except (ValueError, TypeError):
             preset = {}
-        return {name: v for name, v in self.config["settings"].items() if v != preset.get(name, MISSING)}
+        changed = {name: v for name, v in self.config["settings"].items() if v != preset.get(name, MISSING)}
+        if "prior_digest" in self.config:
+            changed["prior_file"] = self.config["prior_digest"]
+        return changed
 
     @cached_property
     def tells_regret(self) -> bool:
@@ -226,7 +233,8 @@ def read_run(path: Path, name: str) -> Run:
     result = _read_object(path / "result.json") if (path / "result.json").is_file() else None
     if result is not None and result.get("episodes") != len(rows["episode"]):
         result = None  # the run was resumed and extended since
-    return Run(name, config, rows, result, evaluations)
+    prior = str(path / PRIOR_FILE) if "prior_digest" in config else None
+    return Run(name, config, rows, result, evaluations, prior)
 
 
 def _read_object(path: Path) -> dict[str, Any]:
@@ -311,13 +319,14 @@ def command(run: Run) -> tuple[str, str]:
     try:
         known = hints(agent_spec(config["agent"]).settings)
         unknown = [name for name in run.changes if name not in known]
-        words = [f"{name}={word(value)}" for name, value in run.changes.items() if name not in unknown]
+        changed = {**run.changes, **({"prior_file": run.prior} if run.prior else {})}
+        words = [f"{name}={word(value)}" for name, value in changed.items() if name not in unknown]
         changes = parse_changes(config["agent"], words)
         again = as_json(settings(config["agent"], config["preset"], **changes).settled())
     except (ValueError, TypeError) as error:
         return "", f"No command of this version repeats this run: {error}"
     env = str(config["env"])
-    spec = _spec(env)
+    spec = usable_environment(str(env))
     if spec is None:
         own = env.removeprefix("object:")
         return "", f"No command repeats this run: {own} is a custom environment; pass it to priorax.train."
@@ -365,14 +374,6 @@ def word(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ",".join(map(str, value)) or "()"
     return str(value)
-
-
-def _spec(env: Any) -> EnvironmentSpec | None:
-    """Get the spec of an environment; None if it is not installed."""
-    try:
-        return known_environment(str(env))
-    except ValueError:  # broken plug-in
-        return None
 
 
 def _environment(name: Any) -> Any:

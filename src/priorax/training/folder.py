@@ -28,7 +28,7 @@ from tensorboardX.summary import scalar
 from priorax.files import BadFile, write_atomically
 from priorax.training.checkpoint import Checkpoints, Commit
 from priorax.training.records import Episode, Snapshot
-from priorax.training.run_files import PRIOR_FILE, keep_prior, read_config, read_episodes
+from priorax.training.run_files import PRIOR_FILE, keep_prior, learned_prior, read_config, read_episodes
 from priorax.version import __version__
 
 FILES = ("run.json", "episodes.csv", "evaluations.csv", "result.json", "checkpoint", "tensorboard", PRIOR_FILE)
@@ -36,8 +36,8 @@ FILES = ("run.json", "episodes.csv", "evaluations.csv", "result.json", "checkpoi
 LOCK = ".lock"
 LENGTHS = ("episodes", "steps", "evaluate_every", "evaluation_episodes", "deploy")
 """Arguments that may change on resume."""
-FREE_SETTINGS = ("devices",)
-"""Settings that may change on resume."""
+FREE_SETTINGS = ("devices", "prior_file")
+"""Settings that may change on resume: a learned prior is known by its digest."""
 EVENTS = ("total_return", "length", "average_regret", "solved", "loss", "cells")
 
 
@@ -68,6 +68,7 @@ class RunFolder:
             BadFile: If files are damaged.
         """
         self.path = path
+        config, self.prior = learned_prior(config)  # before the old run, which may have it, is removed
         if resume:
             found = read_config(path)  # before the lock, which needs the folder
         with self._disk():
@@ -101,7 +102,7 @@ class RunFolder:
 
     def _begin(self) -> None:
         """Write run.json; the run is now in progress."""
-        config = {**keep_prior(self.path, self.config), **self.until}
+        config = {**keep_prior(self.path, self.config, self.prior), **self.until}
         write_atomically(self.path / "run.json", json.dumps(config, indent=2).encode())
         (self.path / "result.json").unlink(missing_ok=True)
 

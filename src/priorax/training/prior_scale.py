@@ -108,7 +108,7 @@ def propose(
 
 
 def without_auto(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace prior_scale="auto" by a number, to build an agent for the probe.
+    """Leave out prior_scale="auto", so that the agent of the probe has the scale of its preset.
 
     Args:
         changes: New values of settings.
@@ -122,7 +122,7 @@ def without_auto(changes: Mapping[str, Any]) -> dict[str, Any]:
     scale = changes.get("prior_scale")
     if isinstance(scale, str) and scale != "auto":
         raise ValueError(f"prior_scale={scale!r} must be a number or 'auto'; pass for example 3")
-    return {**changes, "prior_scale": 1.0} if scale == "auto" else dict(changes)
+    return {name: value for name, value in changes.items() if (name, value) != ("prior_scale", "auto")}
 
 
 def with_proposal(
@@ -192,6 +192,11 @@ def _belief(agent: str | AgentSpec, chosen: Settings, world: VectorWorld) -> Bel
     belief = getattr(build_for(agent, dataclasses.replace(chosen, **one), world), "belief", None)
     if not one or belief is None or not belief.has_prior:
         raise ValueError("a prior scale needs prior functions, and this agent has none; use 'bsp'")
+    kind = getattr(chosen, "prior", "network")
+    if kind in ("learned", "optimal"):
+        raise ValueError(
+            f"prior={kind!r} has a size of its own, which is not that of random functions; pass a number as prior_scale"
+        )
     if not belief.head.in_reward_units:
         head = getattr(chosen, "head", type(belief.head).__name__)
         raise ValueError(f"head={head!r} has priors on logits, not on returns; pass a number as prior_scale")

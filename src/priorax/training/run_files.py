@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import hashlib
 import io
 import json
 import typing
@@ -73,21 +74,37 @@ def read_config(path: Path) -> dict[str, Any]:
     return found
 
 
-def keep_prior(path: Path, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Copy the learned prior of a run into its folder, so that the run needs no other files.
+def learned_prior(config: Mapping[str, Any]) -> tuple[dict[str, Any], bytes | None]:
+    """Read the learned prior of a run, of which its folder has a copy, so that the run needs no other files.
+
+    Args:
+        config: Contents of run.json.
+
+    Returns:
+        The contents with the prior's digest, by which runs with different priors are told apart, and the file; None if
+        there is none.
+    """
+    used = config["settings"].get("prior_file")
+    if not used:
+        return dict(config), None
+    content = Path(used).read_bytes()
+    return {**config, "prior_digest": hashlib.sha256(content).hexdigest()[:16]}, content
+
+
+def keep_prior(path: Path, config: Mapping[str, Any], content: bytes | None) -> dict[str, Any]:
+    """Write the copy of the learned prior of a run into its folder.
 
     Args:
         path: The folder.
         config: Contents of run.json.
+        content: The prior's file; None if there is none.
 
     Returns:
         The contents, in which `prior_file` is the copy.
     """
-    used = config["settings"].get("prior_file")
-    if not used:
+    if content is None:
         return dict(config)
-    if Path(used).resolve() != (path / PRIOR_FILE).resolve():
-        write_atomically(path / PRIOR_FILE, Path(used).read_bytes())
+    write_atomically(path / PRIOR_FILE, content)
     return {**config, "settings": {**config["settings"], "prior_file": PRIOR_FILE}}
 
 

@@ -1,7 +1,10 @@
 """A rollout actor: a process that acts in several environments (lanes) with the weights that it receives."""
 
 import contextlib
+import dataclasses
 import os
+import tempfile
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -19,6 +22,7 @@ from priorax.training.backends.host import build_for
 from priorax.training.backends.lanes import Played, seed_for
 from priorax.training.backends.ray.shard import Chunk
 from priorax.training.distinct import measure
+from priorax.training.run_files import PRIOR_FILE
 
 
 class RolloutPlan(NamedTuple):
@@ -46,6 +50,8 @@ class RolloutPlan(NamedTuple):
     """Number of rounds played before this run was resumed."""
     timeout: float
     """Seconds in which its shard must take what it sends."""
+    prior: bytes | None = None
+    """The file of a learned prior, which the actor's machine may not have."""
 
 
 class Weights(NamedTuple):
@@ -136,7 +142,7 @@ class Rollout:
             with contextlib.suppress(OSError):
                 enable_compilation_cache()
             plan = self.plan
-            chosen = plan.settings
+            chosen = with_prior(plan.settings, plan.prior)
             world = make_world(
                 plan.env, chosen.lanes, size=plan.size, game=plan.game, seed=plan.seed, num_threads=1, hold=chosen.hold
             )  # seed of the run: all actors have the same environment
@@ -170,6 +176,24 @@ class Rollout:
             return None
         self.unsent = None
         return size
+
+
+def with_prior(chosen: Settings, content: bytes | None) -> Settings:
+    """Write the file of a learned prior on this machine.
+
+    Args:
+        chosen: Hyperparameters.
+        content: The file; None if there is none.
+
+    Returns:
+        The hyperparameters, in which `prior_file` is the file here.
+    """
+    if content is None:
+        return chosen
+    path = Path(tempfile.mkdtemp(prefix="priorax-")) / PRIOR_FILE
+    path.write_bytes(content)
+    here: dict[str, Any] = {"prior_file": str(path)}
+    return dataclasses.replace(chosen, **here)
 
 
 def actor_seed(plan: RolloutPlan, incarnation: int) -> int:
