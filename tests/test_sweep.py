@@ -26,6 +26,7 @@ from priorax.experiments import (
     figure10,
     masks,
     novelty,
+    one_network,
     reproduce,
     search,
     sweep,
@@ -92,13 +93,15 @@ def test_what_is_known_is_not_run():
     assert list(climb(ladders, lambda item: False)) == []
 
 
-@pytest.mark.parametrize("module", [figure3, figure4, figure8, figure9, figure10, masks, search, ablation, bsuite])
+@pytest.mark.parametrize(
+    "module", [figure3, figure4, figure8, figure9, figure10, masks, search, ablation, bsuite, one_network]
+)
 def test_pictures_and_tables_are_made_from_rows_of_any_part_of_a_sweep(module, tmp_path):
     """As if a third of the runs had not learned: nothing is trained."""
     rows = []
     for ladder_ in module.ladders("quick"):
         for item in (item for level in ladder_ for item in level):
-            row = {"experiment": "x", **sweep_row(item), "episodes": 50}
+            row = {"experiment": "x", **sweep_row(item), "episodes": 50, "steps_per_second": 400.0}
             if len(rows) % 3 or row["size"] == 10:
                 row["episodes_to_learn"] = row["size"] * 3 + row["seed"] % 7
                 row["updates"] = row["episodes_to_learn"] * row["size"]

@@ -1,6 +1,6 @@
 """Tries of one-network agents on DeepSea: `python -m tools.indexed_search '{"prior_scale": [3, 10]}' --sizes 10 20`.
 
-The argument has lists of values by setting; every combination is run with seeds 0 to 2, which no result is shown on. A
+The argument has lists of values by setting; every combination is run with seeds 0 to 2, on which settings are chosen. A
 combination goes on to the next size only if all its seeds learned the last one within the budget. Rows are appended to
 results/AGENT_search.csv; a run that has a row is not repeated. With `--steps`, the time of a step against BSP's
 with K=20 is measured instead, both in turns in one process, with rows in results/AGENT_steps.csv.
@@ -21,7 +21,7 @@ from priorax.experiments.sweep import LEARNED_AFTER
 
 RESULTS = Path(__file__).parent.parent / "results"
 COLUMNS = ("agent", "changes", "size", "seed", "most_episodes", "episodes_to_learn", "episodes", "steps_per_second")
-BUDGET = {10: 400, 20: 800, 30: 1200, 50: 1400}
+BUDGET = {10: 400, 20: 800, 30: 1200, 40: 1300, 50: 1400, 100: 4000}
 """Most episodes by size."""
 
 
@@ -99,14 +99,16 @@ def main() -> None:
     path = RESULTS / f"{given.agent}_search.csv"
     rows = list(csv.DictReader(path.open())) if path.exists() else []
     known = {(row["agent"], row["changes"], int(row["size"]), int(row["seed"])): row for row in rows}
+    most = {size: given.most or BUDGET[size] for size in given.sizes}
     for values in itertools.product(*given.grid.values()):
         changes = dict(zip(given.grid, values, strict=True))
         for size in given.sizes:
             found = []
             for seed in given.seeds:
                 key = (given.agent, json.dumps(changes, sort_keys=True), size, seed)
-                if key not in known:
-                    known[key] = one(given.agent, changes, size, seed, given.most or BUDGET[size])
+                before = known.get(key)
+                if before is None or (before["episodes_to_learn"] == "" and int(before["most_episodes"]) < most[size]):
+                    known[key] = one(given.agent, changes, size, seed, most[size])
                     new = not path.exists()
                     with path.open("a", newline="") as file:
                         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")

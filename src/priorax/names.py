@@ -92,6 +92,7 @@ EXPERIMENTS = (
     "testbed",
     "priors",
     "learned_prior",
+    "one_network",
 )
 
 

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Integer, Num, PRNGKeyArray, PyTree
 
-from priorax.checks import non_negative, positive, positive_int
-from priorax.networks import MLP, Layer, Network, as_network
+from priorax.checks import non_negative, one_of, positive, positive_int
+from priorax.networks import ACTIVATIONS, MLP, Layer, Network, as_network
 
 
 @dataclass(frozen=True)
@@ -190,18 +190,21 @@ class UnitRowsParams(NamedTuple):
 class UnitRows:
     """The prior function of a hypermodel, <P xi, phi(x)>, as the numbers by which the index xi is multiplied.
 
-    phi are the rectified outputs of a random network; the rows of P, one per feature and output, are uniform on the
-    unit sphere of the index.
+    phi are the activations of a random network's last hidden layer; the rows of P, one per feature and output, are
+    uniform on the unit sphere of the index.
     """
 
     features: Network
-    """The random network that computes the features before rectification."""
+    """The random network whose outputs are activated to give the features."""
     num_features: int
     """Number of features."""
     index_dim: int
     """Dimension of the index."""
+    activation: str = "relu"
+    """Activation function of the features, by name."""
 
     def __post_init__(self) -> None:
+        one_of("activation", self.activation, ACTIVATIONS)
         positive_int("num_features", self.num_features)
         positive_int("index_dim", self.index_dim)
 
@@ -214,7 +217,7 @@ class UnitRows:
         return UnitRowsParams(features, rows.reshape(self.num_features, num_out))
 
     def apply(self, params: UnitRowsParams, x: Any) -> Array:
-        return jax.nn.relu(self.features.apply(params.features, x)) @ params.weight
+        return ACTIVATIONS[self.activation](self.features.apply(params.features, x)) @ params.weight
 
 
 @dataclass(frozen=True)

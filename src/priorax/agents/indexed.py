@@ -36,9 +36,9 @@ def build_hypermodel(settings: HypermodelSettings, task: TaskSpec) -> QLearner:
     network = network_of(settings, task)
     if isinstance(network, Dueling):
         network = dataclasses.replace(network, size=head_of(settings).size * (settings.index_dim + 1))
-    *hidden, last = settings.widths or (20,)
-    features = prior_network_of(settings, task, tuple(hidden))
-    prior = _prior(settings, task, UnitRows(features, last, settings.index_dim))
+    *hidden, last = settings.prior_widths or settings.widths or (20,)
+    features = prior_network_of(dataclasses.replace(settings, prior_widths=None), task, tuple(hidden))
+    prior = _prior(settings, task, UnitRows(features, last, settings.index_dim, settings.prior_activation))
     sparse = has_sparse_rows(settings, task)
     return q_learner(settings, Hypermodel(**_common(settings, task), network=network, prior=prior, sparse_rows=sparse))
 

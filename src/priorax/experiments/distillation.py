@@ -42,13 +42,13 @@ class Setting(NamedTuple):
     length: dict[str, dict[str, int]]
     """Length of training by budget: episodes or steps."""
     visits: int
-    """Steps of each of eight environments in which observations are collected."""
+    """Steps of each of eight environments in which observations are collected; 0: all states that can be reached."""
     color: str
 
 
 TASKS = {
     "deep_sea": Setting(
-        "DeepSea 10", 10, {"quick": {"episodes": 60}, "full": {"episodes": 300}}, visits=100, color="#1f5fb4"
+        "DeepSea 10", 10, {"quick": {"episodes": 60}, "full": {"episodes": 300}}, visits=0, color="#1f5fb4"
     ),
     "gymnasium:CartPole-v1": Setting(
         "CartPole", 1, {"quick": {"steps": 2000}, "full": {"steps": 30000}}, visits=500, color="#d95f02"
@@ -94,7 +94,7 @@ def measure(env: str, seed: int, length: dict[str, int], steps: int) -> list[dic
     def world(lanes: int) -> Any:
         return make_world(env, lanes, size=about.size, seed=seed, hold=hold)
 
-    obs = np.arange(about.size**2) if env == "deep_sea" else visited(run.policy, world(LANES), about.visits, seed)
+    obs = visited(run.policy, world(LANES), about.visits, seed) if about.visits else _reachable(about.size)
     teacher = _played(run.policy, world, seed)
     rows = []
     for directions in DIRECTIONS:
@@ -109,6 +109,12 @@ def measure(env: str, seed: int, length: dict[str, int], steps: int) -> list[dic
         }
         rows.append({**row, **{name: _rounded(value) for name, value in measured.items()}})
     return rows
+
+
+def _reachable(size: int) -> np.ndarray:
+    """List the states of DeepSea that can be reached: those on and below the diagonal of the grid."""
+    row, column = np.divmod(np.arange(size**2), size)
+    return np.flatnonzero(column <= row)
 
 
 def _rounded(value: Any) -> Any:
@@ -144,7 +150,9 @@ def figure(rows: list[Row]) -> Figure:
             continue
         for axis, name in ((axes[0, 0], "return"), (axes[0, 1], "spread_correlation")):
             kept = sorted({row["directions"] for row in mine if row["directions"] > 0 or name == "return"})
-            found = [mean_interval(_measured(where(mine, directions=d), name)) for d in kept]
+            measured = {d: _measured(where(mine, directions=d), name) for d in kept}
+            kept = [d for d in kept if measured[d]]
+            found = [mean_interval(measured[d]) for d in kept]
             axis.plot(kept, [one.value for one in found], "o-", ms=4, color=about.color, label=about.label)
             axis.fill_between(
                 kept, [one.low for one in found], [one.high for one in found], color=about.color, alpha=0.15, lw=0
@@ -157,8 +165,8 @@ def figure(rows: list[Row]) -> Figure:
 
 
 def _measured(rows: list[Row], name: str) -> list[float]:
-    if name == "return":
-        return [row["distilled_return"] / row["ensemble_return"] if row["ensemble_return"] else 1.0 for row in rows]
+    if name == "return":  # of ensembles that learned: a fraction of nothing says nothing
+        return [row["distilled_return"] / row["ensemble_return"] for row in rows if row["ensemble_return"] > 0]
     return column(rows, name)
 
 

@@ -61,6 +61,8 @@ def slope(rows: list[Row], least: int = 0, name: str = "bsp", unit: str = "episo
 def figure(rows: list[Row]) -> Figure:
     """Plot medians with intervals, runs as dots, and references; left against episodes, right against updates.
 
+    Runs that did not learn count in the medians, and are told in the legend.
+
     Args:
         rows: Rows of the experiment.
 
@@ -92,17 +94,24 @@ def _panel(axis: Axes, rows: list[Row], unit: str, words: str) -> None:
         axis.plot(
             [row["size"] for row in learned], [row[unit] for row in learned], ".", color=look.color, ms=4, alpha=0.5
         )
-        sizes = sorted({row["size"] for row in learned})
-        whole = [n for n in sizes if np.isfinite(np.median(seeds_of(mine, size=n)))]
-        medians = [np.median([row[unit] for row in learned if row["size"] == n]) for n in whole]
+        middle = {}
+        for size in sorted({row["size"] for row in mine}):
+            found = [float(row[unit]) if "episodes_to_learn" in row else np.inf for row in where(mine, size=size)]
+            estimate = median_interval(found)
+            if np.isfinite(estimate.value):
+                middle[size] = estimate.value
+                most = max(time for time in found if np.isfinite(time))
+                axis.plot([size] * 2, [estimate.low, min(estimate.high, most)], color=look.color, lw=1.2)
+        failed = len(mine) - len(learned)
+        missing = f"\n{failed} of {len(mine)} runs did not learn" if failed else ""
         axis.plot(
-            whole,
-            medians,
+            list(middle),
+            list(middle.values()),
             look.line,
             marker=look.marker,
             ms=4,
             color=look.color,
-            label=f"{look.label}: exponent {fit.words('.2f')}",
+            label=f"{look.label}: exponent {fit.words('.2f')}{missing}",
         )
     ticks = [n for n in (5, 10, 20, 50, 100) if n <= max(row["size"] for row in rows)]
     axis.set(xscale="log", yscale="log", xlabel="DeepSea size N", ylabel=words)

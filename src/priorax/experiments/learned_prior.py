@@ -5,8 +5,9 @@ outside of it, where it should not help.
 
 Regression: sine waves of random amplitude, frequency and phase, 20 of which were seen at 100 noisy points; outside of
 the family are waves of about three times the frequency. Members are plain networks, or combinations of the past
-functions (`FamilyMember`), alone or beside a network. Random priors have several forms; exact Bayes knows the family's
-mean and covariance. Measured are the error and the log likelihood of the truth, by the number of points.
+functions (`FamilyMember`), alone or beside a network. Random priors have several forms; exact Bayes has the mean and
+the covariance of the past functions. Measured are the error and the log likelihood of the truth, by the number of
+points.
 
 DeepSea: action masks that differ from a common one in each cell with probability 0.1; masks that have nothing in common
 with it, so that only the place of the treasure is known; and, outside of the family, such masks with cells that are

@@ -242,6 +242,11 @@ def _student(network: Any, belief: Belief) -> Network:
     found: Any = getattr(belief, "network", None) if network is None else as_network(network)
     if network is None and isinstance(found, Dueling):
         found = found.network
+    if found is None:
+        raise ValueError(
+            f"the policy's belief is a {type(belief).__name__}, which has no single network to take the architecture "
+            "of; pass network=MLP(...), Table(...) or Convnet(...)"
+        )
     if not isinstance(found, MLP | Table | Convnet):
         raise ValueError(
             f"network={type(found).__name__} cannot be distilled into; pass network=MLP(...), Table(...) or "
