@@ -70,7 +70,9 @@ def test_it_is_listed_with_its_settings(priorax):
     assert "mixture random averages of an ensemble priorax-mixture" in priorax("agents").replace("│ ", "")
     shown = priorax("agents", "mixture").replace("│ ", "")
     assert "concentration 0.3 Concentration of the Dirichlet weights" in shown
-    assert "learning_rate float 0.002 paper 0.001" in shown, "presets are ours, where it has the setting"
+    assert "learning_rate 0.002 Learning rate of the optimizer. float; in presets: paper 0.001" in shown, (
+        "presets are ours, where it has the setting"
+    )
     listed = priorax("environments").replace("│ ", "")
     assert "corridor corridor with a reward at the right end tuned priorax-mixture" in listed
     words = priorax("train", "--help")
