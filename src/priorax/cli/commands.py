@@ -86,7 +86,7 @@ class Compare:
     sizes: str = "5,10,15,20"
     """Comma-separated sizes; an agent proceeds to the next size if any of its seeds learned the previous one."""
     seeds: int = 5
-    """Number of seeds, from 0."""
+    """Number of seeds, from 200 on: no setting was chosen on these."""
     episodes: int = 1000
     """Maximum number of episodes per run."""
     preset: str = "tuned"

@@ -1,8 +1,7 @@
 """Figure 6: Montezuma's Revenge at several prior scales, and a double dueling prioritised DQN.
 
 The paper's runs are as long as Ape-X's: billions of frames with hundreds of actors. `quick` is what two cores can do in
-half an hour: its rows have the number of distinct states that each agent reaches, and its returns. `full` is
-    for a
+half an hour: its rows have the number of distinct states that each agent reaches, and its returns. `full` is for a
 cluster, and states its requirements before it starts.
 """
 

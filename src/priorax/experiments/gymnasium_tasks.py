@@ -72,6 +72,10 @@ first choice had failed on seed 100, and epsilon after all seeds had been run wi
 """
 BLOCKS = 40
 """Rows per run."""
+SMOOTHED = 3
+"""Rows over which drawn returns are averaged."""
+LINEAR = 50
+"""Returns up to this size are on a linear scale where others are far larger."""
 FEWEST = 20
 """Fewest episodes over which the return of a row is averaged."""
 
@@ -159,7 +163,10 @@ def figure(rows: list[Row]) -> Figure:
     drawing, axes = panels(2, 2, width=4.6, height=3.2, share=False)
     for axis, game in zip(axes.flat, GAMES, strict=True):
         _panel(axis, where(rows, env=GYMNASIUM + game.env), game)
-    drawing.suptitle("Four tasks of Gymnasium: mean of all seeds, and their range", fontsize=12)
+    drawing.suptitle(
+        f"Four tasks of Gymnasium: mean of all seeds, and their range; moving averages of {SMOOTHED} points",
+        fontsize=12,
+    )
     legend_below(drawing, axes[0, 0])
     return drawing
 
@@ -173,6 +180,8 @@ def _panel(axis: Axes, rows: list[Row], game: Game) -> None:
             axis.fill_between(step, returns.min(axis=0), returns.max(axis=0), color=color, alpha=0.2, lw=0)
             axis.plot(step, returns.mean(axis=0), color=color, lw=1.8, label=label)
     axis.set(title=f"{game.env}: {game.words}", xlabel="actions, all lanes (thousands)", ylabel="return of an episode")
+    if game.lowest < -LINEAR * 10:
+        axis.set_yscale("symlog", linthresh=LINEAR)
     axis.set(ylim=(game.lowest, game.highest), xlim=(0, game.steps / 1000))
 
 
@@ -195,7 +204,7 @@ def by_seed(rows: list[Row]) -> tuple[np.ndarray, np.ndarray]:
     return steps[known], returns[:, known]
 
 
-def smoothed(returns: np.ndarray, count: int = 3) -> np.ndarray:
+def smoothed(returns: np.ndarray, count: int = SMOOTHED) -> np.ndarray:
     """Smooth returns with a trailing moving average.
 
     Args:

@@ -33,6 +33,16 @@ ROWS_VERSION = 2
 A new setting does not need it if its default keeps earlier behaviour."""
 MILLISECONDS = {1: 0.15, 5: 0.5, 10: 0.9, 20: 1.7, 40: 3.5}
 """Time of an environment step on one core by number of members, for estimates only."""
+OTHER_MILLISECONDS = {
+    "qr": 1.4,
+    "bbb": 0.9,
+    "c51": 0.6,
+    "noisy": 0.45,
+    "hypermodel": 0.9,
+    "epinet": 4.0,
+    "dropout": 0.3,
+}
+"""The same of agents that are slower than one member."""
 LEARNED_AFTER = 30
 """First episode of DeepSea that counts as learned, for all agents: on small grids, luck in the first few episodes looks
 like learning."""
@@ -240,6 +250,7 @@ def _milliseconds(spec: dict[str, Any]) -> float:
     if choose_backend(spec["env"]) == "host":
         return spec["steps"] * (2 + 35 * chosen.updates / chosen.learn_every)
     cost = MILLISECONDS[min(MILLISECONDS, key=lambda k: abs(k - getattr(chosen, "num_members", 1)))]
+    cost = OTHER_MILLISECONDS.get(spec["agent"], cost)
     if "cartpole" in spec["env"]:
         return spec["episodes"] * 1000 / chosen.hold * chosen.updates * 2 * cost + 5000  # wider networks
     if chosen.learn_every == 0:  # one update in an episode
