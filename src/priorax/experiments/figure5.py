@@ -20,7 +20,8 @@ from priorax.report.looks import LOOKS as ALL_LOOKS
 from priorax.report.plots import legend_below, panels
 from priorax.report.rows import Row, where
 
-AGENTS = ("bsp plain", "bsp", "ensemble", "bs", "eps_greedy", "d4pg")
+AGENTS = ("bsp plain", "bsp", "eps_greedy", "d4pg", "bs", "ensemble")
+"""In the order of their runs; those that take less time come first."""
 LOOKS = {name: (ALL_LOOKS[name].label.split(",")[0], ALL_LOOKS[name].color) for name in AGENTS}
 PLAIN = {
     "fourier_features": 0,
@@ -69,7 +70,7 @@ NEEDS = (
 
 
 def ladders(budget: str) -> list[Any]:
-    """List all agents at all seeds, variant by variant.
+    """List all agents at all seeds, variant by variant and agent by agent.
 
     Args:
         budget: Size of the experiment, `quick` or `full`.
@@ -82,9 +83,9 @@ def ladders(budget: str) -> list[Any]:
         [[_task(agent, seed, EPISODES[budget][form], form)]]
         for form, (_, agents) in FORMS.items()
         if form in EPISODES[budget]
-        for seed in SEEDS[budget]
         for agent in agents
         if agent not in left_out
+        for seed in SEEDS[budget]
     ]
 
 
