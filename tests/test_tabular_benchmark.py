@@ -91,7 +91,7 @@ def test_rows_of_a_package_that_is_not_installed_are_skipped_with_a_word_and_sti
     for task in tasks:
         book.add(task)
     write_rows(rows, [{**stamp, **sweep._row(task), **scores} for task in tasks if task.measure is tabular.measure])
-    monkeypatch.setattr(sweep, "find_spec", lambda name: None)
+    monkeypatch.setattr(sweep, "is_installed", lambda name: False)
     said = []
     result = reproduce("tabular", "quick", tmp_path, announce=said.append, models=["NGBoost"])
     assert said[0] == (
