@@ -443,6 +443,14 @@ def test_intervals_are_written_and_measured(number, grade, data, tmp_path):
     truth = np.array([row[6] for row in list(csv.reader(data.read_text().splitlines()))[1:]])
     inside = [float(r["low"]) <= float(y) <= float(r["high"]) for r, y in zip(rows, truth, strict=True) if y]
     assert found.calibration.intervals[0].coverage == pytest.approx(np.mean(inside))
+    predict_table(out, data, tmp_path / "j.csv", interval=0.8, interval_method="jackknife")
+    with (tmp_path / "j.csv").open(newline="") as file:
+        low = [float(row["low"]) for row in csv.DictReader(file)]
+    estimator = load_model(out).estimator
+    table = tables.as_fitted(tables.read(data), estimator.encoding_)
+    np.testing.assert_allclose(low, estimator.predict_interval(table, 0.8, method="jackknife")[0], rtol=1e-7)
+    with pytest.raises(ValueError, match="interval_method='jackknife' has no effect without intervals"):
+        predict_table(out, data, tmp_path / "p.csv", interval_method="jackknife")
     with pytest.raises(ValueError, match=r"interval=0\.999 needs at least 999 training rows"):
         predict_table(out, data, tmp_path / "p.csv", interval=0.999)
     with pytest.raises(ValueError, match=r"interval=0\.9 is for numbers, but the model predicts one of 2 classes"):

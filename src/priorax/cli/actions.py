@@ -292,6 +292,7 @@ def _fit(command: Fit) -> int:
         drop=command.drop,
         held_out=command.held_out,
         interval=command.interval,
+        interval_method=command.interval_method,
         seed=command.seed,
         prior_scale=command.prior_scale,
         num_members=command.num_members,
@@ -334,6 +335,7 @@ def _predict(command: Predict) -> int:
         lambda words: say(as_options(command, words)),
         id=command.id,
         interval=command.interval,
+        interval_method=command.interval_method,
         page=command.report,
         encoding=command.encoding,
     )

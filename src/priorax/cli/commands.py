@@ -395,6 +395,8 @@ class Fit:
     """Fraction of rows held out to measure calibration; 0: no measurement and no report page."""
     interval: float | None = None
     """Nominal coverage of the prediction intervals that are measured, for numbers (default 0.9)."""
+    interval_method: Literal["scaled", "jackknife"] = "scaled"
+    """How intervals are made: wider where the ensemble doubts, or by the jackknife+-after-bootstrap."""
     seed: int = 0
     """Random seed."""
     prior_scale: float | None = None
@@ -426,6 +428,8 @@ class Predict:
     """Column that identifies rows, copied to the predictions (default: that of the fit)."""
     interval: float | None = None
     """Nominal coverage of prediction intervals, such as 0.9, for numbers: columns low and high (default: none)."""
+    interval_method: Literal["scaled", "jackknife"] = "scaled"
+    """How intervals are made: wider where the ensemble doubts, or by the jackknife+-after-bootstrap."""
     report: Path | None = None
     """Web page to write: the most doubtful rows and, if the file has the target column, calibration and residuals
     (default: none)."""

@@ -13,6 +13,8 @@ ROWS = 2048
 """Maximum number of rows, evenly spaced, that are used and kept for intervals."""
 SCALES = np.exp(np.linspace(np.log(1e-3), np.log(10.0), 185))
 """Noise scales among which the most likely one is chosen, about 5% apart."""
+INTERVAL_METHODS = ("scaled", "jackknife")
+"""How intervals are made of out-of-bag residuals (`PriorEnsembleRegressor.predict_interval`)."""
 LEAST = 1e-6
 """Lower bound of a variance, so that data without noise has a finite likelihood."""
 

@@ -15,6 +15,7 @@ from priorax.checks import fraction, one_of
 from priorax.estimators.base import PriorEnsemble, Uncertainty
 from priorax.estimators.evaluating import mean_of, outputs
 from priorax.estimators.out_of_bag import (
+    INTERVAL_METHODS,
     ROWS,
     OutOfBag,
     conformal_quantile,
@@ -309,7 +310,7 @@ class PriorEnsembleRegressor(RegressorMixin, PriorEnsemble):
         asked = self._asked(X)
         self._warn_of_seen_rows()
         fraction("coverage", coverage, example=0.9)
-        if one_of("method", method, ("scaled", "jackknife")) == "scaled":
+        if one_of("method", method, INTERVAL_METHODS) == "scaled":
             mean, epistemic, aleatoric = self._spread(asked)
             quantiles = [
                 conformal_quantile(scores(rows, scale), coverage, rows.weight)

@@ -10,6 +10,7 @@ import numpy as np
 from priorax.checks import fraction, one_of, positive_int
 from priorax.estimators import PriorEnsembleClassifier, PriorEnsembleRegressor, tables
 from priorax.estimators.encoding import Learned, Table, learn
+from priorax.estimators.out_of_bag import INTERVAL_METHODS
 from priorax.report.calibration import Calibration
 from priorax.tabular.folder import Model, refuse_folder, write_model
 from priorax.tabular.measuring import intervals, measure, page_of, refuse_level
@@ -55,6 +56,7 @@ def fit_table(
     drop: Sequence[str] = (),
     held_out: float = 0.2,
     interval: float | None = None,
+    interval_method: str = "scaled",
     seed: int = 0,
     prior_scale: float | None = None,
     num_members: int = 20,
@@ -78,6 +80,8 @@ def fit_table(
         held_out: Fraction of rows held out to measure calibration, at most 0.5; 0 skips the measurement and the
             report page.
         interval: Nominal coverage of the prediction intervals that are measured, for numbers; None measures 0.9.
+        interval_method: How intervals are made: `scaled`, wider where the ensemble doubts, or `jackknife`
+            (jackknife+-after-bootstrap), see `PriorEnsembleRegressor.predict_interval`.
         seed: Random seed.
         prior_scale: Scale of the prior functions; None uses the estimator's default.
         num_members: Number of ensemble members.
@@ -100,6 +104,7 @@ def fit_table(
     _check(held_out, seed)
     if interval is not None:
         fraction("interval", interval, example=0.9)
+    one_of("interval_method", interval_method, INTERVAL_METHODS)
     refuse_folder(out, overwrite)
     one_of("target", target, cells.columns)
     others = [column for column in cells.columns if column != target]
@@ -138,7 +143,7 @@ def fit_table(
         bounds = None
         if classes is None:
             try:
-                bounds = intervals(model, rows, interval or LEVEL)
+                bounds = intervals(model, rows, interval or LEVEL, interval_method)
             except ValueError as error:  # with few members: known only now, and no reason to lose the fit
                 report(f"intervals are not measured: {error}")
         measured = measure(found, said, known, bounds)

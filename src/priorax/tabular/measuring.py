@@ -31,13 +31,14 @@ class Interval(NamedTuple):
     """Upper bounds."""
 
 
-def intervals(estimator: Any, table: Table, level: float) -> Interval:
+def intervals(estimator: Any, table: Table, level: float, method: str = "scaled") -> Interval:
     """Predict intervals.
 
     Args:
         estimator: The fitted regressor.
         table: The rows.
         level: Nominal coverage.
+        method: How they are made, one of `INTERVAL_METHODS`.
 
     Returns:
         The intervals.
@@ -47,7 +48,7 @@ def intervals(estimator: Any, table: Table, level: float) -> Interval:
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*intervals are infinite", category=UserWarning)  # refused below
-        low, high = estimator.predict_interval(table, coverage=level)
+        low, high = estimator.predict_interval(table, coverage=level, method=method)
     if not np.all(np.isfinite(low)):
         refuse_level(level, 0)
     return Interval(level, low, high)

@@ -14,6 +14,7 @@ import numpy as np
 from priorax.checks import fraction, one_of
 from priorax.estimators import Uncertainty, dates, tables
 from priorax.estimators.encoding import Table, constant
+from priorax.estimators.out_of_bag import INTERVAL_METHODS
 from priorax.estimators.tables import Cells
 from priorax.files import write_atomically
 from priorax.report.calibration import Calibration
@@ -45,6 +46,7 @@ def predict_table(
     *,
     id: str | None = None,
     interval: float | None = None,
+    interval_method: str = "scaled",
     page: Path | str | None = None,
     encoding: str | None = None,
 ) -> PredictReport:
@@ -63,6 +65,8 @@ def predict_table(
         report: Called with messages for the user.
         id: Name of a column that identifies rows; None uses the one named at the fit.
         interval: Nominal coverage of prediction intervals, for numbers; None writes none.
+        interval_method: How intervals are made: `scaled`, wider where the ensemble doubts, or `jackknife`
+            (jackknife+-after-bootstrap), see `PriorEnsembleRegressor.predict_interval`.
         page: An HTML file to write with the most doubtful rows and, if the file has the target column, calibration and
             residuals; None writes none.
         encoding: Encoding of the file, by its Python name; None detects it (see `tables.read`).
@@ -76,6 +80,10 @@ def predict_table(
     """
     path, out = Path(path), Path(out)
     found = load_model(model)
+    if one_of("interval_method", interval_method, INTERVAL_METHODS) != "scaled" and interval is None:
+        raise ValueError(
+            f"interval_method={interval_method!r} has no effect without intervals; pass interval=0.9, or leave it out"
+        )
     if interval is not None:
         fraction("interval", interval, example=0.9)
         if found.classes is not None:
@@ -97,7 +105,7 @@ def predict_table(
     _say_changed(cells, found.estimator.left_out_, report)
     table = tables.as_fitted(cells, found.estimator.encoding_)
     said = _predicted(found.estimator, cells, table, report)
-    bounds = None if interval is None else intervals(found.estimator, table, interval)
+    bounds = None if interval is None else intervals(found.estimator, table, interval, interval_method)
     known, truth = _known_target(cells, found, report)
     some = Interval(bounds.level, bounds.low[known], bounds.high[known]) if bounds is not None else None
     scored = None if truth is None else measure(found, Uncertainty(*(part[known] for part in said)), truth, some)
