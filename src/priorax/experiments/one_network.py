@@ -16,7 +16,8 @@ from priorax.report.looks import looks_of
 from priorax.report.plots import panels
 from priorax.report.rows import Row, where
 
-AGENTS = ("bsp", "hypermodel", "epinet")
+AGENTS = ("hypermodel", "bsp", "epinet")
+"""In the order of their runs."""
 SIZES = {"quick": (5, 10), "full": (10, 20, 30, 40, 50)}
 SEEDS = {"quick": 2, "full": 5}
 MOST_EPISODES = {"quick": 300, "full": 3000}
