@@ -101,7 +101,7 @@ def test_pictures_and_tables_are_made_from_rows_of_any_part_of_a_sweep(module, t
     rows = []
     for ladder_ in module.ladders("quick"):
         for item in (item for level in ladder_ for item in level):
-            row = {"experiment": "x", **sweep_row(item), "episodes": 50, "steps_per_second": 400.0}
+            row = {"experiment": "x", **sweep_row(item), "episodes": 50}
             if len(rows) % 3 or row["size"] == 10:
                 row["episodes_to_learn"] = row["size"] * 3 + row["seed"] % 7
                 row["updates"] = row["episodes_to_learn"] * row["size"]
