@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +24,7 @@ from priorax.noise import Gaussian
 from priorax.priors import Constant, Function, Independent, Linear
 from priorax.report.runs import command, find_runs, group_runs
 from priorax.training.backends.ray.rollout import with_prior
-from priorax.training.run_files import learned_prior as learned_prior_of
+from priorax.training.run_files import read_prior
 
 STATES = np.arange(6)
 VALUES = np.random.default_rng(0).normal(size=(4, 6, 2)).astype(np.float32)
@@ -241,11 +242,13 @@ def test_a_run_is_known_by_the_content_of_its_prior_wherever_the_file_is(file, t
 
 def test_a_rollout_actor_gets_the_prior_with_its_plan(file):
     chosen = settings("bsp", **changes(file))
-    config, content = learned_prior_of({"settings": dataclasses.asdict(chosen)})
+    content = read_prior(dataclasses.asdict(chosen))
     file.unlink()
-    here = with_prior(chosen, content)
-    assert built(here.prior_file).belief.prior is not None and len(config["prior_digest"]) == 16
-    assert with_prior(chosen, None) is chosen
+    with with_prior(chosen, content) as here:
+        assert built(here.prior_file).belief.prior is not None
+    assert not Path(here.prior_file).exists(), "nothing is left behind"
+    with with_prior(chosen, None) as same:
+        assert same is chosen
 
 
 def test_a_proposal_of_a_prior_scale_is_refused_for_priors_of_their_own_size(file):

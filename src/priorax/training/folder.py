@@ -28,7 +28,7 @@ from tensorboardX.summary import scalar
 from priorax.files import BadFile, write_atomically
 from priorax.training.checkpoint import Checkpoints, Commit
 from priorax.training.records import Episode, Snapshot
-from priorax.training.run_files import PRIOR_FILE, keep_prior, learned_prior, read_config, read_episodes
+from priorax.training.run_files import PRIOR_FILE, keep_prior, read_config, read_episodes, read_prior, with_digest
 from priorax.version import __version__
 
 FILES = ("run.json", "episodes.csv", "evaluations.csv", "result.json", "checkpoint", "tensorboard", PRIOR_FILE)
@@ -68,7 +68,8 @@ class RunFolder:
             BadFile: If files are damaged.
         """
         self.path = path
-        config, self.prior = learned_prior(config)  # before the old run, which may have it, is removed
+        self.prior = read_prior(config["settings"])  # before the old run, which may have it, is removed
+        config = with_digest(config, self.prior)
         if resume:
             found = read_config(path)  # before the lock, which needs the folder
         with self._disk():

@@ -74,21 +74,30 @@ def read_config(path: Path) -> dict[str, Any]:
     return found
 
 
-def learned_prior(config: Mapping[str, Any]) -> tuple[dict[str, Any], bytes | None]:
-    """Read the learned prior of a run, of which its folder has a copy, so that the run needs no other files.
+def read_prior(chosen: Mapping[str, Any]) -> bytes | None:
+    """Read the file of a learned prior, of which a run and its workers get copies, so that they need no other files.
+
+    Args:
+        chosen: Hyperparameters by name.
+
+    Returns:
+        The file; None if there is none.
+    """
+    used = chosen.get("prior_file")
+    return Path(used).read_bytes() if used else None
+
+
+def with_digest(config: Mapping[str, Any], content: bytes | None) -> dict[str, Any]:
+    """Add the digest of the learned prior, by which runs with different priors are told apart.
 
     Args:
         config: Contents of run.json.
+        content: The prior's file; None if there is none.
 
     Returns:
-        The contents with the prior's digest, by which runs with different priors are told apart, and the file; None if
-        there is none.
+        The contents, with `prior_digest` if there is a prior.
     """
-    used = config["settings"].get("prior_file")
-    if not used:
-        return dict(config), None
-    content = Path(used).read_bytes()
-    return {**config, "prior_digest": hashlib.sha256(content).hexdigest()[:16]}, content
+    return dict(config) if content is None else {**config, "prior_digest": hashlib.sha256(content).hexdigest()[:16]}
 
 
 def keep_prior(path: Path, config: Mapping[str, Any], content: bytes | None) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from priorax.training.checkpoint import Checkpoints
 from priorax.training.distinct import Distinct
 from priorax.training.prior_scale import with_proposal, without_auto
 from priorax.training.records import Cluster, Ended, Snapshot
-from priorax.training.run_files import learned_prior
+from priorax.training.run_files import read_prior
 
 if TYPE_CHECKING:
     from priorax.training.setup import Setup, Workers
@@ -72,7 +72,7 @@ class RayBackend:
         chosen, names, (actors, shards, _, timeout) = self.chosen, self.names, self.workers
         env, game, size, seed = (names[each] for each in ("env", "game", "size", "seed"))
         since, half = self.since.rounds, timeout / 2  # an actor can still tell in time that its shard does not answer
-        _, prior = learned_prior({"settings": dataclasses.asdict(chosen)})
+        prior = read_prior(dataclasses.asdict(chosen))
         rollouts = [
             RolloutPlan(names["agent"], chosen, env, game, size, seed, i, actors, i // shards, since, half, prior)
             for i in range(actors)

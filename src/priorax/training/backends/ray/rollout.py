@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -142,12 +143,14 @@ class Rollout:
             with contextlib.suppress(OSError):
                 enable_compilation_cache()
             plan = self.plan
-            chosen = with_prior(plan.settings, plan.prior)
+            chosen = plan.settings
             world = make_world(
                 plan.env, chosen.lanes, size=plan.size, game=plan.game, seed=plan.seed, num_threads=1, hold=chosen.hold
             )  # seed of the run: all actors have the same environment
+            with with_prior(chosen, plan.prior) as here:
+                agent = build_for(plan.agent, here, world)
             self.actor = Actor(
-                build_for(plan.agent, chosen, world),
+                agent,
                 world,
                 actor_seed(plan, self.incarnation),
                 first_lane=plan.number * chosen.lanes,
@@ -178,22 +181,25 @@ class Rollout:
         return size
 
 
-def with_prior(chosen: Settings, content: bytes | None) -> Settings:
-    """Write the file of a learned prior on this machine.
+@contextlib.contextmanager
+def with_prior(chosen: Settings, content: bytes | None) -> Iterator[Settings]:
+    """Write the file of a learned prior on this machine, for as long as an agent is built.
 
     Args:
         chosen: Hyperparameters.
         content: The file; None if there is none.
 
     Returns:
-        The hyperparameters, in which `prior_file` is the file here.
+        A context manager that gives the hyperparameters, in which `prior_file` is the file here.
     """
     if content is None:
-        return chosen
-    path = Path(tempfile.mkdtemp(prefix="priorax-")) / PRIOR_FILE
-    path.write_bytes(content)
-    here: dict[str, Any] = {"prior_file": str(path)}
-    return dataclasses.replace(chosen, **here)
+        yield chosen
+        return
+    with tempfile.TemporaryDirectory(prefix="priorax-") as folder:
+        path = Path(folder) / PRIOR_FILE
+        path.write_bytes(content)
+        here: dict[str, Any] = {"prior_file": str(path)}
+        yield dataclasses.replace(chosen, **here)
 
 
 def actor_seed(plan: RolloutPlan, incarnation: int) -> int:
