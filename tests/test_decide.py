@@ -5,11 +5,13 @@ import json
 
 import numpy as np
 import pytest
-from scipy.stats import entropy
+from scipy import integrate
+from scipy.stats import entropy, norm
 
 from priorax import PriorEnsembleClassifier, PriorEnsembleRegressor
 from priorax.decide import Choice, Integer, Logs, Optimizer, Real, ThompsonSampler, policy_value, query
 from priorax.decide.active import bald, by_reduction, by_variance
+from priorax.decide.optimizer import log_expected_improvement
 from priorax.files import BadFile
 from priorax.networks import MLP
 from priorax.priors import Function
@@ -317,6 +319,36 @@ def test_the_optimum_of_a_smooth_function_is_found():
         tuner.tell(x, -((x["x"] - 0.5) ** 2) - (x["y"] - 1) ** 2)
     assert tuner.best.y > -0.02
     assert tuner.best.x["x"] == pytest.approx(0.5, abs=0.15)
+
+
+@pytest.mark.parametrize("z", [-30.0, -8.0, -1.001, -0.999, 0.0, 0.5, 6.0])
+def test_the_expected_improvement_is_the_integral(z):
+    best, std = 2.0, 0.3
+    mean = best + z * std
+    # E[max(y - best, 0)] = std * the integral of the tail of the normal distribution beyond -z
+    tail = integrate.quad(lambda t: np.exp(norm.logsf(t) - norm.logsf(-z)), -z, -z + 40, points=[-z + 1, -z + 5])[0]
+    found = log_expected_improvement(np.array([mean]), np.array([std]), best)
+    assert found[0] == pytest.approx(np.log(std) + norm.logsf(-z) + np.log(tail), abs=1e-6)
+
+
+def test_without_doubt_the_higher_of_two_values_is_the_better_one():
+    found = log_expected_improvement(np.array([0.0, 0.5, 1.5, 2.0]), np.zeros(4), 1.0)
+    assert np.all(np.isfinite(found))
+    assert np.all(np.diff(found) > 0)
+
+
+def test_members_are_divided_among_the_proposals_that_await_their_values():
+    """As many parallel proposals as members have one each, as Thompson sampling has."""
+
+    def proposals(num_members, *calls):
+        tuner = Optimizer(SPACE, small(noise="none", num_members=num_members), initial=4, seed=3)
+        for x in tuner.ask(4):
+            tuner.tell(x, loss(x))
+        return [points(x) for n in calls for x in tuner.ask(n)]
+
+    assert proposals(4, 4) == proposals(1, 4)
+    assert proposals(4, 1) != proposals(1, 1)
+    assert proposals(4, 3, 1)[3] == proposals(1, 3, 1)[3]
 
 
 def test_an_optimizer_continues_from_its_file_to_the_bit(tmp_path):

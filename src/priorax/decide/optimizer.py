@@ -1,17 +1,20 @@
-"""Bayesian optimisation by ask and tell: Thompson sampling over the members of an ensemble.
+"""Bayesian optimisation by ask and tell, over the members of an ensemble.
 
-Every proposal is the optimum of one member's function, fitted to what was told: members agree where there are data and
-follow their priors elsewhere, so proposals explore where the optimum may still be, and parallel proposals differ.
+Members are fitted to what was told: they agree where there are data and follow their priors elsewhere. A proposal
+maximises the expected improvement over the best value so far, by the mean and standard deviation of its members.
+Parallel proposals divide the members among them, so that they differ; one member alone is Thompson sampling.
 """
 
 import json
 import math
 import numbers
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import erfcx
 from scipy.stats import norm, qmc, rankdata
 from sklearn.base import clone
 
@@ -21,8 +24,10 @@ from priorax.decide.space import Parameter, Space
 from priorax.estimators import PriorEnsembleRegressor
 from priorax.files import BadFile
 
-FORMAT = "priorax optimizer 1"
+FORMAT = "priorax optimizer 2"
 """Name and version of the file format."""
+MEMBERS = 8
+"""Members of the default ensemble."""
 RANDOM = 2048
 """Random candidates for each proposal."""
 LOCAL = 2048
@@ -61,8 +66,9 @@ class Optimizer:
     Args:
         space: Parameters by name: `Real(low, high, log=False)`, `Integer(low, high, log=False)`, `Choice(options)`.
         model: The ensemble to fit, a `PriorEnsembleRegressor`; it sees parameters scaled to variance 1 over the space,
-            choices one-hot encoded, and targets with mean 0 and variance 1. Every proposal is of a member fitted for
-            it, so `num_members` and `random_state` are ignored. None uses `default_model()`.
+            choices one-hot encoded, and targets with mean 0 and variance 1. Its `num_members` are divided among the
+            proposals that await their values, one each at least; every call of `ask` draws new members, and
+            `random_state` is ignored. None uses `default_model()`.
         goal: "minimize" or "maximize".
         initial: Number of values to be told before the model is used; until then, proposals are points of a scrambled
             Sobol sequence. None uses one more than the number of parameters, and at least 5.
@@ -104,7 +110,7 @@ class Optimizer:
         Proposals that were not told yet are remembered as pending and not proposed again.
 
         Args:
-            n: Number of parallel proposals, each of another member; None proposes one.
+            n: Number of parallel proposals, each of other members; None proposes one.
 
         Returns:
             Parameters by name; a list of `n` of these if `n` is a number.
@@ -225,11 +231,11 @@ class Optimizer:
 
     def _proposals(self, n: int) -> list[np.ndarray]:
         use_model = len(self._told) >= self.initial and any(y is not None for _, y in self._told)
-        model = self._fit(n) if use_model else None
+        score = self._scores(n) if use_model else None
         found = []
-        for member in range(n):
+        for i in range(n):
             random = np.random.default_rng([self.seed, self._asked])
-            u = self._sobol() if model is None else self._maximum(model, member, random)
+            u = self._sobol() if score is None else self._maximum(partial(score, i), random)
             taken = [v for v, _ in self._told] + self._pending
             if any(np.all(np.abs(v - u) < SAME) for v in taken):
                 u = self._free(u, taken, random)
@@ -263,29 +269,69 @@ class Optimizer:
             return scores
         return _standardised(known if self.warp == "none" else _standardised(known) + scores)
 
-    def _fit(self, n: int) -> PriorEnsembleRegressor:
-        """Fit at least n members to what was told, with priors of their own; a power of two, which is compiled once."""
-        seed = int(np.random.default_rng([self.seed, self._asked, 1]).integers(2**31))
-        model = clone(self.model).set_params(random_state=seed, num_members=1 << (n - 1).bit_length())
-        return model.fit(self.space.features(np.array([u for u, _ in self._told])), self._targets())
+    def _scores(self, n: int) -> Callable[[int, np.ndarray], np.ndarray]:
+        """Fit members for n proposals to what was told; numbers of members are powers of two, which compile rarely.
 
-    def _maximum(self, model: PriorEnsembleRegressor, member: int, random: np.random.Generator) -> np.ndarray:
-        """Maximise a member's function: random candidates, candidates near the best points, then refinement."""
+        Returns:
+            A function of the number of the proposal and of coordinates: how good these are, by the proposal's members.
+        """
+        each = _power_of_two_below(self.model.num_members / (len(self._pending) + n))
+        seed = int(np.random.default_rng([self.seed, self._asked, 1]).integers(2**31))
+        model = clone(self.model).set_params(random_state=seed, num_members=each << (n - 1).bit_length())
         targets = self._targets()
-        best = np.array([self._told[i][0] for i in np.argsort(-targets, kind="stable")[:TOP]])
+        model.fit(self.space.features(np.array([u for u, _ in self._told])), targets)
+
+        def score(i: int, u: np.ndarray) -> np.ndarray:
+            features = self.space.features(u)
+            if each == 1:
+                return model.members(features, i)
+            mine = model.members(features)[i * each : (i + 1) * each]
+            return log_expected_improvement(mine.mean(axis=0), mine.std(axis=0, ddof=1), targets.max())
+
+        return score
+
+    def _maximum(self, score: Callable[[np.ndarray], np.ndarray], random: np.random.Generator) -> np.ndarray:
+        """Maximise a function: random candidates, candidates near the best points, then refinement."""
+        best = np.array([self._told[i][0] for i in np.argsort(-self._targets(), kind="stable")[:TOP]])
         near = best[random.integers(len(best), size=LOCAL)]
         scale = random.choice(SCALES, size=(LOCAL, 1))
         candidates = np.concatenate(
             [self.space.snapped(random.random((RANDOM, self.space.dim))), self.space.around(near, scale, random)]
         )
-        values = model.members(self.space.features(candidates), member)
+        values = score(candidates)
         for round_ in range(ROUNDS):
             top = np.argsort(-values, kind="stable")[:TOP]
             centre = np.repeat(candidates[top], REFINED // TOP, axis=0)
             moved = self.space.around(centre, 0.1 * 0.4**round_, random)
             candidates = np.concatenate([candidates[top], moved])
-            values = np.concatenate([values[top], model.members(self.space.features(moved), member)])
+            values = np.concatenate([values[top], score(moved)])
         return candidates[int(np.argmax(values))]
+
+
+def log_expected_improvement(mean: Any, std: Any, best: float) -> np.ndarray:
+    """Compute the logarithm of the expected improvement of a normal distribution over a value.
+
+    It keeps its precision where an improvement is so improbable that its expectation is rounded to zero.
+
+    Args:
+        mean: Means.
+        std: Standard deviations; those below 1e-9 count as 1e-9.
+        best: The value to improve on, upwards.
+
+    Returns:
+        log E[max(y - best, 0)] for each mean and standard deviation.
+    """
+    std = np.maximum(std, 1e-9)
+    z = (mean - best) / std
+    above, below = np.maximum(z, -1.0), np.minimum(z, -1.0)
+    likely = np.log(norm.pdf(above) + above * norm.cdf(above))
+    ratio = math.sqrt(math.pi / 2) * erfcx(-below / math.sqrt(2))  # of distribution function and density
+    unlikely = norm.logpdf(below) + np.log(np.maximum(1 + below * ratio, np.finfo(float).tiny))
+    return np.log(std) + np.where(z > -1.0, likely, unlikely)
+
+
+def _power_of_two_below(number: float) -> int:
+    return 1 << max(int(number), 1).bit_length() - 1
 
 
 def _standardised(values: np.ndarray) -> np.ndarray:
@@ -305,7 +351,7 @@ def default_model() -> PriorEnsembleRegressor:
         The unfitted estimator.
     """
     return PriorEnsembleRegressor(
-        noise="none", out_of_bag=False, standardize=False, steps=500, batch_size=64, learning_rate=1e-2
+        MEMBERS, noise="none", out_of_bag=False, standardize=False, steps=500, batch_size=64, learning_rate=1e-2
     )
 
 
