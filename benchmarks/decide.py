@@ -1,9 +1,11 @@
 """`python -m benchmarks.decide`: measure the decisions of `priorax.decide`, with rows in results/decide.csv.
 
-Parts: `optimize` (simple regret after 50 evaluations against optuna's TPE and random search), `label` (accuracy on
-digits by number of labels against random choice), `bandit` (regret on a linear bandit against exact Thompson sampling)
-and `time` (milliseconds of a choice and of a proposal). Seeds 0 to 4 were used to choose defaults; rows are of seeds 5
-and up. A measurement that has a row is not repeated, so that an interrupted run can be continued.
+Parts: `optimize` (simple regret after 50 and 200 evaluations against optuna's TPE and random search), `label` (accuracy
+on digits by number of labels against random choice), `bandit` (regret on a linear bandit against exact Thompson
+sampling and MABWiser) and `time` (milliseconds of a choice and of a proposal). Defaults were chosen on seeds 0 to 4,
+and after a look at seeds 5 to 14, whose rows are in results/decide_thompson.csv: there proposals were those of single
+members. Rows are of seeds 100 and up. A measurement that has a row is not repeated, so that an interrupted run can be
+continued.
 """
 
 import argparse
@@ -21,14 +23,17 @@ from sklearn.model_selection import cross_val_score, train_test_split
 from priorax import PriorEnsembleClassifier, PriorEnsembleRegressor
 from priorax.caching import enable_compilation_cache
 from priorax.decide import Choice, Integer, Optimizer, Real, ThompsonSampler, query
+from priorax.decide.optimizer import default_model
 from priorax.networks import MLP
 from priorax.priors import Linear
 from priorax.report.rows import read_rows, write_rows
 
 PATH = Path(__file__).parent.parent / "results" / "decide.csv"
-FIRST_SHOWN = 5
-"""First seed that is shown; defaults were chosen on those before it."""
-EVALUATIONS = 50
+FIRST_SHOWN = 100
+"""First seed that is shown; defaults were chosen on others."""
+EVALUATIONS = {"branin": 200, "hartmann6": 200, "ackley5": 200, "boosting": 50}
+"""Number of evaluations of each task; those of boosting take long."""
+SHOWN = (50, 200)
 ROUNDS = 400
 NOISE = 0.5
 """Standard deviation of the bandit's rewards."""
@@ -101,24 +106,34 @@ TASKS: dict[str, tuple[Callable[[dict[str, Any]], float], dict[str, Any], float]
 """Function, space and lowest value of each task."""
 
 
-def ours(function: Callable[[dict[str, Any]], float], space: dict[str, Any], seed: int) -> list[float]:
-    optimizer = Optimizer(space, seed=seed)
+Run = Callable[[str, int], list[float]]
+"""Values of a task in the order of their evaluation, with a seed."""
+
+
+def ours(task: str, seed: int, model: PriorEnsembleRegressor | None = None) -> list[float]:
+    function, space, _ = TASKS[task]
+    optimizer = Optimizer(space, model, seed=seed)
     found = []
-    for _ in range(EVALUATIONS):
+    for _ in range(EVALUATIONS[task]):
         x = optimizer.ask()
         found.append(function(x))
         optimizer.tell(x, found[-1])
     return found
 
 
-def with_optuna(sampler: str) -> Callable[[Callable[[dict[str, Any]], float], dict[str, Any], int], list[float]]:
+def thompson(task: str, seed: int) -> list[float]:
+    """Optimise by proposals of single members."""
+    return ours(task, seed, default_model().set_params(num_members=1))
+
+
+def with_optuna(sampler: str) -> Run:
     """Optimise by one of optuna's samplers, with its default settings."""
 
-    def run(function: Callable[[dict[str, Any]], float], space: dict[str, Any], seed: int) -> list[float]:
-        if importlib.util.find_spec("optuna") is None:
-            raise SystemExit("optuna is not installed, which the comparison needs: pip install 'priorax[peers]'")
+    def run(task: str, seed: int) -> list[float]:
+        _needs("optuna")
         import optuna
 
+        function, space, _ = TASKS[task]
         optuna.logging.set_verbosity(optuna.logging.ERROR)
 
         def suggested(trial: Any) -> float:
@@ -133,22 +148,33 @@ def with_optuna(sampler: str) -> Callable[[Callable[[dict[str, Any]], float], di
 
         chosen = {"tpe": optuna.samplers.TPESampler, "random": optuna.samplers.RandomSampler}[sampler](seed=seed)
         study = optuna.create_study(sampler=chosen)
-        study.optimize(suggested, n_trials=EVALUATIONS)
+        study.optimize(suggested, n_trials=EVALUATIONS[task])
         return [trial.value for trial in study.trials]
 
     return run
 
 
-OPTIMIZERS = {"priorax": ours, "tpe": with_optuna("tpe"), "random": with_optuna("random")}
+def _needs(package: str) -> None:
+    if importlib.util.find_spec(package) is None:
+        raise SystemExit(f"{package} is not installed, which the comparison needs: pip install 'priorax[peers]'")
+
+
+OPTIMIZERS: dict[str, Run] = {
+    "priorax": ours,
+    "thompson": thompson,
+    "tpe": with_optuna("tpe"),
+    "random": with_optuna("random"),
+}
 
 
 def optimize(task: str, method: str, seed: int) -> Iterator[dict[str, Any]]:
-    function, space, lowest = TASKS[task]
+    lowest = TASKS[task][2]
     began = time.perf_counter()
-    best = np.minimum.accumulate(OPTIMIZERS[method](function, space, seed)) - lowest
+    best = np.minimum.accumulate(OPTIMIZERS[method](task, seed)) - lowest
     seconds = time.perf_counter() - began
-    for evaluations in (25, EVALUATIONS):
-        yield {"evaluations": evaluations, "regret": float(best[evaluations - 1]), "seconds": round(seconds, 2)}
+    for evaluations in SHOWN:
+        if evaluations <= len(best):
+            yield {"evaluations": evaluations, "regret": float(best[evaluations - 1]), "seconds": round(seconds, 2)}
 
 
 def label(task: str, method: str, seed: int) -> Iterator[dict[str, Any]]:
@@ -190,6 +216,17 @@ def exact_arm(precision: np.ndarray, moment: np.ndarray, x: np.ndarray, random: 
     return int(np.argmax(np.array(weights) @ x))
 
 
+def with_mabwiser(method: str, seed: int) -> Any:
+    """Make a linear policy of MABWiser with its default settings, which has seen each arm once without a reward."""
+    _needs("mabwiser")
+    from mabwiser.mab import MAB, LearningPolicy
+
+    policies = {"mabwiser LinTS": LearningPolicy.LinTS(), "mabwiser LinUCB": LearningPolicy.LinUCB()}
+    found = MAB(list(range(ARMS)), policies[method], seed=seed)
+    found.fit(list(range(ARMS)), [0.0] * ARMS, np.zeros((ARMS, FEATURES)))
+    return found
+
+
 def bandit(task: str, method: str, seed: int) -> Iterator[dict[str, Any]]:
     """Regret on a linear bandit whose weights are drawn from the prior that exact Thompson sampling knows."""
     world = np.random.default_rng([seed, 99])
@@ -198,6 +235,7 @@ def bandit(task: str, method: str, seed: int) -> Iterator[dict[str, Any]]:
     precision, moment = np.stack([np.eye(FEATURES) * FEATURES] * ARMS), np.zeros((ARMS, FEATURES))
     models = {"ensemble": None, "linear ensemble": linear_model()}
     sampler = ThompsonSampler(range(ARMS), models[method], seed=seed) if method in models else None
+    peer = with_mabwiser(method, seed) if method.startswith("mabwiser") else None
     regret, began = 0.0, time.perf_counter()
     for done in range(1, ROUNDS + 1):
         x, noise = world.standard_normal(FEATURES), NOISE * world.standard_normal()
@@ -210,6 +248,9 @@ def bandit(task: str, method: str, seed: int) -> Iterator[dict[str, Any]]:
             arm = exact_arm(precision, moment, x, random)
             precision[arm] += np.outer(x, x) / NOISE**2
             moment[arm] += x * (mean[arm] + noise) / NOISE**2
+        elif peer is not None:
+            arm = peer.predict([x])
+            peer.partial_fit([arm], [mean[arm] + noise], [x])
         else:
             arm = int(random.integers(ARMS))
         regret += mean.max() - mean[arm]
@@ -247,10 +288,11 @@ def _median(work: Callable[[], Any], repeats: int) -> float:
     return round(1e3 * float(np.median(taken)), 3)
 
 
+BANDITS = ("exact", "linear ensemble", "ensemble", "mabwiser LinTS", "mabwiser LinUCB", "random")
 PARTS: dict[str, tuple[Any, list[tuple[str, str]]]] = {
     "optimize": (optimize, [(task, method) for task in TASKS for method in OPTIMIZERS]),
     "label": (label, [("digits", "bald"), ("digits", "random")]),
-    "bandit": (bandit, [("linear", method) for method in ("exact", "linear ensemble", "ensemble", "random")]),
+    "bandit": (bandit, [("linear", method) for method in BANDITS]),
     "time": (times, [("time", "priorax")]),
 }
 
@@ -258,7 +300,7 @@ PARTS: dict[str, tuple[Any, list[tuple[str, str]]]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", default=list(PARTS), help=f"some of {', '.join(PARTS)}")
-    parser.add_argument("--seeds", type=int, default=10, help="number of seeds, from 5 on")
+    parser.add_argument("--seeds", type=int, default=10, help=f"number of seeds, from {FIRST_SHOWN} on")
     parser.add_argument("--tasks", nargs="*", default=[], help="only these tasks, such as branin; by default all")
     arguments = parser.parse_args()
     enable_compilation_cache()

@@ -20,7 +20,7 @@ EXTRAS = {
     "atari": ("ale-py", "gymnasium"),
     "cluster": ("ray",),
     "docs": ("mkdocs", "mkdocs-material", "mkdocstrings", "mkdocstrings-python", "pymdown-extensions", "ruff"),
-    "peers": ("stable-baselines3", "bsuite", "dm-haiku", "rlax", "gymnasium", "optuna"),
+    "peers": ("stable-baselines3", "bsuite", "dm-haiku", "rlax", "gymnasium", "optuna", "mabwiser"),
     "rivals": ("ngboost",),
     "bench": ("bsuite", "dm-haiku", "rlax"),
     "dev": (
