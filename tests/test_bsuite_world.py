@@ -18,8 +18,8 @@ from priorax.envs.host.dm import DmEnvWorld, bsuite_experiments, bsuite_world
 from priorax.envs.host.vector import VectorWorld, first_seed
 from priorax.envs.jax.bsuite_cartpole import BsuiteCartpole
 from priorax.envs.registry import make_world
-from priorax.experiments import bsuite_sweep
-from priorax.experiments.bsuite_sweep import (
+from priorax.experiments.bsuite import sweep as bsuite_sweep
+from priorax.experiments.bsuite.sweep import (
     RULES,
     bsuites_score,
     last_logged,

@@ -9,7 +9,7 @@ from priorax.beliefs import Ensemble
 from priorax.cli import main
 from priorax.envs import make_world
 from priorax.envs.interface import Interface, Sight
-from priorax.experiments import distillation
+from priorax.experiments.priors import distillation
 from priorax.files import BadFile
 from priorax.networks import MLP, Table
 from priorax.training.distil import distil, visited

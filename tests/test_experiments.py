@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from priorax.experiments import NAMES, reproduce
-from priorax.experiments.table1 import CIRCLE, CROSS, PAPER, ROWS, THRESHOLDS, TICK, Threshold
-from priorax.experiments.table1_measurements import multi_step
+from priorax.experiments.table1.measurements import multi_step
+from priorax.experiments.table1.table import CIRCLE, CROSS, PAPER, ROWS, THRESHOLDS, TICK, Threshold
 from priorax.report.plots import save_figure
 from priorax.report.rows import read_rows, where, write_rows
 
@@ -36,7 +36,7 @@ def test_a_figure_is_drawn_from_rows_alone_and_to_the_byte(tmp_path):
     reproduce("figure2", "quick", tmp_path)
     rows = read_rows(tmp_path / "figure2_quick.csv")
     (tmp_path / "again").mkdir()
-    module = importlib.import_module("priorax.experiments.figure2")
+    module = importlib.import_module("priorax.experiments.regression.figure2")
     for path in save_figure(module.figure(rows), tmp_path / "again", "figure2_quick"):
         assert path.read_bytes() == (tmp_path / path.name).read_bytes()
 
@@ -75,7 +75,7 @@ def test_table_1_thresholds_mark_as_they_say():
 
 @pytest.mark.slow
 def test_table_1_measures_every_cell_of_exact_bayes(monkeypatch):
-    module = importlib.import_module("priorax.experiments.table1")
+    module = importlib.import_module("priorax.experiments.table1.table")
     monkeypatch.setattr(module, "ROWS", {"exact": ROWS["exact"]})
     monkeypatch.setitem(module.STEPS, "quick", 20)
     rows = measured(module, lambda item: item.measure is not None)
@@ -104,7 +104,7 @@ def invented_table(change=lambda row: row):
 
 def test_table_1_shows_marks_with_and_without_what_deep_sea_says(tmp_path):
     """Dropout is uncertain away from data, but does not learn DeepSea: one mark worse in the second form."""
-    module = importlib.import_module("priorax.experiments.table1")
+    module = importlib.import_module("priorax.experiments.table1.table")
 
     def change(row):
         return {"name": row["name"]} if row["name"] == "deep sea dropout" else row
@@ -120,7 +120,7 @@ def test_table_1_shows_marks_with_and_without_what_deep_sea_says(tmp_path):
 
 
 def test_table_1_a_collapsed_spread_is_a_cross_and_a_mark_near_its_threshold_is_not_firm():
-    module = importlib.import_module("priorax.experiments.table1")
+    module = importlib.import_module("priorax.experiments.table1.table")
 
     def change(row):
         if row.get("method") == "c51" and row["name"] == "multi step":

@@ -3,8 +3,10 @@
 import pytest
 from test_gymnasium_tasks import episode, host_result
 
-from priorax.experiments import figure6, pixels, reproduce
-from priorax.experiments.from_pixels import BLOCKS, found_treasure, outcome
+from priorax.experiments import reproduce
+from priorax.experiments.pixels import figure6
+from priorax.experiments.pixels import two_cores as pixels
+from priorax.experiments.pixels.runs import BLOCKS, found_treasure, outcome
 from priorax.experiments.sweep import run_sweep
 from priorax.report.rows import read_rows
 

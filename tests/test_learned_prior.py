@@ -15,7 +15,7 @@ from priorax.agents import build, settings
 from priorax.beliefs import L2, Adam, Ensemble, Epinet
 from priorax.envs.interface import Interface, Sight
 from priorax.envs.jax.deep_sea import DeepSea, DeepSeaState
-from priorax.experiments import learned_prior
+from priorax.experiments.priors import learned as learned_prior
 from priorax.family import FamilyMember, Learned
 from priorax.files import BadFile, Content, write
 from priorax.fitting import fit

@@ -6,7 +6,7 @@ import pytest
 from priorax.agents import build, settings
 from priorax.beliefs import Ensemble
 from priorax.envs.interface import Interface, Sight
-from priorax.experiments import priors
+from priorax.experiments.priors import study as priors
 from priorax.fitting import fit
 from priorax.networks import MLP, Table
 from priorax.priors import Constant, Function, Linear, RandomFourier, RandomSize, UnitSize

@@ -13,12 +13,12 @@ from conftest import sweep_row, until, write_sweep
 from priorax.analysis import parallel
 from priorax.analysis.parallel import Task, climb
 from priorax.doctor import EXTRAS
-from priorax.experiments import (
+from priorax.experiments import controls, experiment, reproduce, sweep
+from priorax.experiments.bsuite import deep_sea as bsuite
+from priorax.experiments.compare import compare
+from priorax.experiments.deep_sea import (
     ablation,
-    bsuite,
-    controls,
     curves,
-    experiment,
     figure3,
     figure4,
     figure8,
@@ -27,11 +27,8 @@ from priorax.experiments import (
     masks,
     novelty,
     one_network,
-    reproduce,
     search,
-    sweep,
 )
-from priorax.experiments.compare import compare
 from priorax.experiments.sweep import hours, task
 from priorax.fitting import NonFiniteLoss
 from priorax.report.intervals import median_interval

@@ -12,8 +12,12 @@ from priorax.analysis.record import load, record_in_mujoco
 from priorax.cli import main
 from priorax.envs.host.control import ControlCartpole
 from priorax.envs.jax.cartpole import CartpoleSwingup
-from priorax.experiments import bsuite_swingup, figure5, figure11, reproduce, rows_of, swingup, swingup_grid
-from priorax.experiments.search import words
+from priorax.experiments import reproduce, rows_of
+from priorax.experiments.bsuite import swingup as bsuite_swingup
+from priorax.experiments.deep_sea.search import words
+from priorax.experiments.swingup import figure5, figure11
+from priorax.experiments.swingup import grid as swingup_grid
+from priorax.experiments.swingup import runs as swingup
 from priorax.report.rows import read_rows
 from priorax.training.setup import set_up
 

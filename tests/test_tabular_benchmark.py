@@ -5,9 +5,11 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from priorax.experiments import reproduce, sweep, tabular, tabular_models
-from priorax.experiments.tabular_data import CLASSES, PUBLISHED, REGRESSION, load, published_test_rows, without_slab
-from priorax.experiments.tabular_models import OURS
+from priorax.experiments import reproduce, sweep
+from priorax.experiments.tabular import models as tabular_models
+from priorax.experiments.tabular import panel as tabular
+from priorax.experiments.tabular.data import CLASSES, PUBLISHED, REGRESSION, load, published_test_rows, without_slab
+from priorax.experiments.tabular.models import OURS
 from priorax.report.plots import save_figure
 from priorax.report.rows import write_rows
 

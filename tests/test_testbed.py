@@ -9,9 +9,10 @@ import pytest
 from scipy.special import log_softmax, logsumexp
 
 from priorax.cli import main
-from priorax.experiments import rows_of, testbed
-from priorax.experiments.testbed_methods import DEFAULTS, FLOOR, LogOdds, belief_for, fit_method, settings_of
-from priorax.experiments.testbed_problems import (
+from priorax.experiments import rows_of
+from priorax.experiments.testbed import study as testbed
+from priorax.experiments.testbed.methods import DEFAULTS, FLOOR, LogOdds, belief_for, fit_method, settings_of
+from priorax.experiments.testbed.problems import (
     CLASSES,
     HIDDEN,
     Known,

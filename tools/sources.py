@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from priorax.experiments import experiment, rows_of
-from priorax.experiments.bsuite_rules import learned_in_time, published_scores, swingup_score
+from priorax.experiments.bsuite.rules import learned_in_time, published_scores, swingup_score
 from priorax.report.intervals import median_interval
 from priorax.report.learning_times import median_table, seeds_of
 from priorax.report.rows import Row, read_rows

@@ -27,7 +27,7 @@ from priorax.caching import enable_compilation_cache
 from priorax.envs import Held
 from priorax.envs.interface import task_spec_of
 from priorax.envs.jax.cartpole import CartpoleState, CartpoleSwingup
-from priorax.experiments.swingup import CELL
+from priorax.experiments.swingup.runs import CELL
 from priorax.training.backends.loop import loop_of, run_chunk, start
 
 FOLDER = Path(__file__).parent.parent / "results" / "swingup_search"

@@ -1,7 +1,7 @@
 """Names and one-line summaries of agents, presets, environments and experiments, without importing JAX: for `--help`.
 
 Built-in agents are loaded on first use from the modules named here, those of other packages from their entry points. To
-add a built-in agent, add one file and one line here.
+add a built-in agent or an experiment, add one file and one line here.
 """
 
 import functools
@@ -72,28 +72,40 @@ ENVIRONMENTS: dict[str, str] = {
     "two_step": "minimal task with two states, for checks of agents",
     "atari": "Atari game, given by --game",
 }
-EXPERIMENTS = (
-    *(f"figure{number}" for number in (1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13)),
-    "table1",
-    "search",
-    "masks",
-    "controls",
-    "curves",
-    "novelty",
-    "ablation",
-    "bsuite",
-    "bsuite_swingup",
-    "swingup_grid",
-    "bandits",
-    "pixels",
-    "gymnasium",
-    "tabular",
-    "distillation",
-    "testbed",
-    "priors",
-    "learned_prior",
-    "one_network",
-)
+EXPERIMENTS: dict[str, str] = {
+    "figure1": "regression.figure1",
+    "figure2": "regression.figure2",
+    "figure3": "deep_sea.figure3",
+    "figure4": "deep_sea.figure4",
+    "figure5": "swingup.figure5",
+    "figure6": "pixels.figure6",
+    "figure8": "deep_sea.figure8",
+    "figure9": "deep_sea.figure9",
+    "figure10": "deep_sea.figure10",
+    "figure11": "swingup.figure11",
+    "figure12": "regression.figure12",
+    "figure13": "regression.figure13",
+    "table1": "table1.table",
+    "search": "deep_sea.search",
+    "masks": "deep_sea.masks",
+    "controls": "controls",
+    "curves": "deep_sea.curves",
+    "novelty": "deep_sea.novelty",
+    "ablation": "deep_sea.ablation",
+    "bsuite": "bsuite.deep_sea",
+    "bsuite_swingup": "bsuite.swingup",
+    "swingup_grid": "swingup.grid",
+    "bandits": "bandits",
+    "pixels": "pixels.two_cores",
+    "gymnasium": "gymnasium_tasks",
+    "tabular": "tabular.panel",
+    "distillation": "priors.distillation",
+    "testbed": "testbed.study",
+    "priors": "priors.study",
+    "learned_prior": "priors.learned",
+    "one_network": "deep_sea.one_network",
+}
+"""Module of each experiment, in `priorax.experiments`."""
 
 
 @functools.cache

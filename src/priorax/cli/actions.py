@@ -62,7 +62,7 @@ def _reproduce(command: Reproduce) -> int:
 
 def _benchmark(command: Benchmark) -> int:
     from priorax.experiments import reproduce
-    from priorax.experiments.tabular import summary
+    from priorax.experiments.tabular.panel import summary
 
     part = {"models": _names(command.models)} if command.models else {}
     with share_bar(command.name) as report:
@@ -157,7 +157,7 @@ def _distil(command: Distil) -> int:
 
 
 def _bsuite(command: Bsuite) -> int:
-    from priorax.experiments.bsuite_sweep import run_sweep, scores, summary
+    from priorax.experiments.bsuite.sweep import run_sweep, scores, summary
     from priorax.training.request import parse_changes
 
     with share_bar(f"{command.agent} on bsuite's {command.sweep}") as report:

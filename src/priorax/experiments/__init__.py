@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from priorax.checks import one_of
-from priorax.experiments.search import check_choices
+from priorax.experiments.deep_sea.search import check_choices
 from priorax.experiments.sweep import ROWS_VERSION, hours, run_sweep, runnable, select, time_to_learn
 from priorax.names import EXPERIMENTS
 from priorax.report.plots import save_figure
@@ -21,9 +21,7 @@ from priorax.report.rows import Row, read_rows, write_rows
 from priorax.version import __version__
 
 BUDGETS = ("quick", "full")
-NAMES = EXPERIMENTS
-FILES = {"gymnasium": "gymnasium_tasks"}
-"""Modules whose name differs from that of the experiment, so as not to shadow a package."""
+NAMES = tuple(EXPERIMENTS)
 
 Report = Callable[[float, str], None]
 """Called with the fraction of work done and a word on the current work."""
@@ -113,7 +111,7 @@ def experiment(name: str) -> Any:
         ValueError: If the name is unknown.
     """
     one_of("name", name, NAMES)
-    return importlib.import_module(f"priorax.experiments.{FILES.get(name, name)}")
+    return importlib.import_module(f"priorax.experiments.{EXPERIMENTS[name]}")
 
 
 def rows_path(name: str, budget: str, out: Path) -> Path:

@@ -12,8 +12,7 @@ from priorax.agents import agent_spec
 from priorax.checks import positive_int
 from priorax.envs import environments, make_environment
 from priorax.experiments import Report, Result, prepare_folder
-from priorax.experiments.figure3 import FIRST_SEED
-from priorax.experiments.sweep import hours, run_sweep, task
+from priorax.experiments.sweep import FIRST_SEED, hours, ladder, run_sweep
 from priorax.report.learning_times import median_table, times_figure
 from priorax.report.looks import LOOKS, Look
 from priorax.report.plots import save_figure
@@ -65,13 +64,7 @@ def compare(
     prepare_folder(out)
     path = out / f"compare_{preset}.csv"
     ladders = [
-        [
-            [
-                task(agent, agent, size, seed, episodes, env).asking(preset=preset)
-                for seed in range(FIRST_SEED, FIRST_SEED + seeds)
-            ]
-            for size in sorted(set(sizes))
-        ]
+        ladder(agent, agent, sorted(set(sizes)), range(FIRST_SEED, FIRST_SEED + seeds), episodes, env, preset)
         for agent in dict.fromkeys(agents)
     ]
     announce(

@@ -13,8 +13,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from priorax.analysis.parallel import Task
-from priorax.experiments.figure3 import FIRST_SEED
-from priorax.experiments.sweep import task
+from priorax.experiments.sweep import FIRST_SEED, task
 from priorax.report.intervals import mean_interval, median_interval
 from priorax.report.looks import LOOKS
 from priorax.report.plots import panels

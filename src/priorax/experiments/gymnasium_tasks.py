@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from priorax.analysis.parallel import Task
 from priorax.envs.catalogue import GYMNASIUM
-from priorax.experiments.from_pixels import last, words
+from priorax.experiments.pixels.runs import last, words
 from priorax.report.looks import LOOKS as ALL_LOOKS
 from priorax.report.plots import legend_below, panels
 from priorax.report.rows import Row, where

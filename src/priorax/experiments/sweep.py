@@ -14,7 +14,7 @@ import functools
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,10 @@ LEARNED_AFTER = 30
 like learning."""
 
 
+FIRST_SEED = 200
+"""First seed of the runs that figures show; no setting was chosen on seeds from here on."""
+
+
 def task(name: str, agent: str, size: int, seed: int, episodes: int, env: str = "deep_sea", **changes: Any) -> Task:
     """Define one run, up to learning or a number of episodes.
 
@@ -65,6 +69,38 @@ def task(name: str, agent: str, size: int, seed: int, episodes: int, env: str = 
     """
     arguments = {"agent": agent, "env": env, "size": size, "seed": seed, "episodes": episodes, "changes": changes}
     return Task(name, {**arguments, "stop_when_learned": True, "learned_after": LEARNED_AFTER})
+
+
+def ladder(
+    name: str,
+    agent: str,
+    sizes: Iterable[int],
+    seeds: Iterable[int],
+    episodes: int,
+    env: str = "deep_sea",
+    preset: str = "tuned",
+    **changes: Any,
+) -> list[list[Task]]:
+    """Define a ladder of sizes, each with all seeds.
+
+    Args:
+        name: Name of the group of runs in the rows.
+        agent: Name of the agent.
+        sizes: Sizes of the environment, in the order of their runs.
+        seeds: Random seeds.
+        episodes: Most episodes of a run.
+        env: Name of the environment.
+        preset: Preset of hyperparameters.
+        **changes: Changed settings.
+
+    Returns:
+        The ladder (`priorax.analysis.parallel`).
+    """
+    seeds = tuple(seeds)
+    return [
+        [task(name, agent, size, seed, episodes, env, **changes).asking(preset=preset) for seed in seeds]
+        for size in sizes
+    ]
 
 
 Outcome = Callable[[Any], list[dict[str, Any]]]

@@ -29,7 +29,7 @@ from priorax.beliefs import Belief, BeliefState, Method, plain_batch, values_of
 from priorax.beliefs import method as make_method
 from priorax.envs.interface import TaskSpec
 from priorax.experiments.bandits import regret_curve
-from priorax.experiments.figure2 import actions
+from priorax.experiments.regression.figure2 import actions
 from priorax.fitting import fit
 from priorax.heads import C51
 from priorax.networks import MLP

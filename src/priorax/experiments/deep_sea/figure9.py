@@ -8,9 +8,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from priorax.experiments.figure3 import FIRST_SEED
-from priorax.experiments.search import chosen
-from priorax.experiments.sweep import task
+from priorax.experiments.deep_sea.search import chosen
+from priorax.experiments.sweep import FIRST_SEED, ladder
 from priorax.report.learning_times import median_table, times_figure
 from priorax.report.looks import looks_of
 from priorax.report.rows import Row
@@ -32,13 +31,7 @@ def ladders(budget: str) -> list[Any]:
         Ladders of tasks (`priorax.analysis.parallel`).
     """
     seeds = range(FIRST_SEED, FIRST_SEED + SEEDS[budget])
-    return [
-        [
-            [task(method, method, size, seed, MOST_EPISODES[budget], **chosen(method)) for seed in seeds]
-            for size in SIZES[budget]
-        ]
-        for method in METHODS
-    ]
+    return [ladder(method, method, SIZES[budget], seeds, MOST_EPISODES[budget], **chosen(method)) for method in METHODS]
 
 
 def figure(rows: list[Row]) -> Figure:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from priorax.experiments.bsuite_rules import DEEP_SEA, learned_in_time, published_scores
+from priorax.experiments.bsuite.rules import DEEP_SEA, learned_in_time, published_scores
 from priorax.experiments.sweep import task
 from priorax.report.learning_times import seeds_of
 from priorax.report.plots import panels

@@ -8,8 +8,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from priorax.experiments.from_pixels import curves, found_treasure, host_task, last, words
-from priorax.experiments.from_pixels import outcome as outcome
+from priorax.experiments.pixels.runs import curves, found_treasure, host_task, last, words
+from priorax.experiments.pixels.runs import outcome as outcome
 from priorax.report.plots import legend_below, panels
 from priorax.report.rows import Row, where
 

@@ -10,21 +10,20 @@ have dyadic sampling and 10 inputs. We show both samplings, with the joint proba
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from priorax.analysis.parallel import Task
-from priorax.experiments.search import grid, words
-from priorax.experiments.testbed_methods import DEFAULTS, check_methods, fit_method, settings_of
-from priorax.experiments.testbed_problems import SAMPLINGS, exam_of, make_problem, score
+from priorax.experiments.grids import Changes, grid, words
+from priorax.experiments.testbed.methods import DEFAULTS, check_methods, fit_method, settings_of
+from priorax.experiments.testbed.problems import SAMPLINGS, exam_of, make_problem, score
 from priorax.report.looks import LOOKS
 from priorax.report.plots import panels
 from priorax.report.rows import Row, where
 
-Changes = Mapping[str, Any]
 METHODS = tuple(DEFAULTS)
 PLAIN = "mlp"
 """The method that others are divided by."""
@@ -97,8 +96,8 @@ MANY = 100
 """Members of BSP in the rows `many members` of the quick experiment: as many as in the published one. These rows were
 added after those with fewer members had been looked at; other ensembles have none."""
 NEEDS = (
-    "settings are chosen first; where `CHOSEN` in priorax/experiments/testbed.py has none, copy the choices of the "
-    "table there and run it again"
+    "settings are chosen first; where `CHOSEN` in priorax/experiments/testbed/study.py has none, copy the choices of "
+    "the table there and run it again"
 )
 """What is announced before the full experiment."""
 PUBLISHED = {
@@ -163,7 +162,7 @@ def _check_choices(budget: str, methods: Sequence[str]) -> None:
     if missing:
         raise ValueError(
             f"budget={budget!r} needs settings chosen for {', '.join(missing)}; run `priorax reproduce testbed "
-            f"--budget {budget}`, then copy its choices into `CHOSEN` in priorax/experiments/testbed.py, or use "
+            f"--budget {budget}`, then copy its choices into `CHOSEN` in priorax/experiments/testbed/study.py, or use "
             "`--budget quick`"
         )
 

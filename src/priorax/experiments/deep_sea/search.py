@@ -5,35 +5,22 @@ on seeds that no figure shows. Settings that are not in a grid are those of the 
 preset was found for BSP, by an earlier and larger search whose rows were not kept. Exact methods are searched as well.
 """
 
-import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from priorax.experiments.sweep import task
+from priorax.experiments.grids import Changes, grid, words
+from priorax.experiments.sweep import ladder
 from priorax.report.learning_times import seeds_of
 from priorax.report.looks import LOOKS
 from priorax.report.plots import panels
 from priorax.report.rows import Row, where
 
-Changes = Mapping[str, Any]
 SEEDS = {"quick": (0,), "full": (0, 1)}
 SIZES = {"quick": (5, 8), "full": (5, 8, 10, 12, 15, 20)}
 MOST_EPISODES = {"quick": 300, "full": 3000}
-
-
-def grid(**axes: tuple[Any, ...]) -> list[Changes]:
-    """List all combinations of values.
-
-    Args:
-        **axes: Values of each setting.
-
-    Returns:
-        The settings.
-    """
-    return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
 
 
 GRIDS: dict[str, list[Changes]] = {
@@ -92,21 +79,9 @@ def check_choices(name: str, agents: Sequence[str], budget: str) -> str | None:
         return f"no settings have been chosen for {missing}: budget=quick runs them with the defaults of `tuned`"
     raise ValueError(
         f"budget={budget!r} of {name} needs settings chosen by the equal search for {missing}; run `priorax reproduce "
-        "search --budget full`, then copy its choices into `CHOSEN` in priorax/experiments/search.py, or use "
+        "search --budget full`, then copy its choices into `CHOSEN` in priorax/experiments/deep_sea/search.py, or use "
         "`--budget quick`, which runs them with defaults"
     )
-
-
-def words(changes: Changes) -> str:
-    """Name a setting.
-
-    Args:
-        changes: Changed hyperparameters.
-
-    Returns:
-        A short text.
-    """
-    return " ".join(f"{name}={value}" for name, value in sorted(changes.items()))
 
 
 def ladders(budget: str) -> list[Any]:
@@ -119,12 +94,9 @@ def ladders(budget: str) -> list[Any]:
         Ladders of tasks (`priorax.analysis.parallel`).
     """
     return [
-        [
-            [task(method, method, size, seed, MOST_EPISODES[budget], **changes) for seed in SEEDS[budget]]
-            for size in SIZES[budget]
-        ]
-        for method, grid in GRIDS.items()
-        for changes in grid
+        ladder(method, method, SIZES[budget], SEEDS[budget], MOST_EPISODES[budget], **changes)
+        for method, settings in GRIDS.items()
+        for changes in settings
     ]
 
 

@@ -20,8 +20,8 @@ from threadpoolctl import threadpool_limits
 
 from priorax.analysis.parallel import Task
 from priorax.checks import one_of
-from priorax.experiments.tabular_data import CLASSES, PUBLISHED, REGRESSION, load, without_slab
-from priorax.experiments.tabular_models import CLASSIFIERS, COVERAGE, OURS, REGRESSORS, Normal, Proba, fit
+from priorax.experiments.tabular.data import CLASSES, PUBLISHED, REGRESSION, load, without_slab
+from priorax.experiments.tabular.models import CLASSIFIERS, COVERAGE, OURS, REGRESSORS, Normal, Proba, fit
 from priorax.report import calibration
 from priorax.report.plots import panels
 from priorax.report.rows import Row, where

@@ -9,8 +9,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from priorax.experiments import swingup
-from priorax.experiments.swingup import learning_curves, swingup_task
+from priorax.experiments.swingup import runs as swingup
+from priorax.experiments.swingup.runs import learning_curves, swingup_task
 from priorax.report.plots import legend_below, panels
 from priorax.report.rows import Row
 

@@ -26,7 +26,7 @@ from priorax.envs.catalogue import BSUITE
 from priorax.envs.host.dm import bsuite_experiments, bsuite_world, checked_bsuite_id, imported
 from priorax.envs.registry import preset_for
 from priorax.experiments import Report, prepare_folder
-from priorax.experiments.bsuite_rules import DEEP_SEA, learned_in_time, swingup_score
+from priorax.experiments.bsuite.rules import DEEP_SEA, learned_in_time, swingup_score
 from priorax.files import write_atomically
 from priorax.training.backends.host import HostBackend, build_for
 from priorax.version import __version__

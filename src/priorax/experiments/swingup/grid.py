@@ -5,19 +5,17 @@ the preset `swingup`, with the same code of observations for all; that preset wa
 whose rows are in results/swingup_search. Figure 5 shows the best setting of each agent on other seeds.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from matplotlib.figure import Figure
 
-from priorax.experiments import swingup
-from priorax.experiments.search import grid, words
-from priorax.experiments.swingup import swingup_task
+from priorax.experiments.grids import Changes, grid, words
+from priorax.experiments.swingup import runs as swingup
+from priorax.experiments.swingup.runs import swingup_task
 from priorax.report.looks import LOOKS
 from priorax.report.plots import panels
 from priorax.report.rows import Row, where
 
-Changes = Mapping[str, Any]
 FORM = "cartpole_swingup"
 SEED = 0
 EPISODES = {"quick": 100, "full": 1000}
@@ -33,6 +31,7 @@ CHOSEN: dict[str, Changes] = {
     "bsp": {"prior_scale": 5.0, "learning_rate": 1e-3, "n_step": 3},
     "bs": {"target_period": 10, "learning_rate": 1e-3, "n_step": 3},
     "eps_greedy": {"epsilon": 1.0, "learning_rate": 1e-3, "n_step": 5},
+    "d4pg": {"action_noise": 1.0, "learning_rate": 3e-3, "n_step": 5},
 }
 """What `best` chooses from the committed rows (`results/swingup_grid_full.csv`), by agent; a test compares the two."""
 FIXED: dict[str, Changes] = {"bsp": {"num_members": 10}, "bs": {"num_members": 10}}

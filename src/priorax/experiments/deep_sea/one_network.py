@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from priorax.experiments.figure3 import FIRST_SEED
-from priorax.experiments.sweep import task
+from priorax.experiments.sweep import FIRST_SEED, ladder
 from priorax.report.learning_times import seeds_of, time_words, times_figure
 from priorax.report.looks import looks_of
 from priorax.report.rows import Row, where
@@ -33,10 +32,7 @@ def ladders(budget: str) -> list[Any]:
         Ladders of tasks (`priorax.analysis.parallel`).
     """
     seeds = range(FIRST_SEED, FIRST_SEED + SEEDS[budget])
-    return [
-        [[task(agent, agent, size, seed, MOST_EPISODES[budget]) for seed in seeds] for size in SIZES[budget]]
-        for agent in AGENTS
-    ]
+    return [ladder(agent, agent, SIZES[budget], seeds, MOST_EPISODES[budget]) for agent in AGENTS]
 
 
 def figure(rows: list[Row]) -> Figure:

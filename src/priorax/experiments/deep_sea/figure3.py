@@ -16,16 +16,14 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from priorax.analysis.parallel import Task
-from priorax.experiments.search import chosen
-from priorax.experiments.sweep import task
+from priorax.experiments.deep_sea.search import chosen
+from priorax.experiments.sweep import FIRST_SEED, ladder
 from priorax.report.learning_times import median_table, times_figure
 from priorax.report.looks import looks_of
 from priorax.report.rows import Row
 
 METHODS = ("bsp", "bsp paper", "bsr", "bs", "ensemble", "eps_greedy", "eps_greedy long")
 SEARCHED = ("bsr", "bs", "ensemble", "eps_greedy")
-FIRST_SEED = 200
-"""First seed; no setting was chosen on these seeds."""
 SIZES: dict[str, dict[str, tuple[int, ...]]] = {
     "quick": dict.fromkeys(METHODS, (5, 10, 15, 20)),
     "full": {
@@ -64,25 +62,15 @@ def ladders(budget: str, methods: Sequence[str] = METHODS) -> list[Any]:
     Returns:
         Ladders of tasks (`priorax.analysis.parallel`).
     """
-    return [
-        [
-            [_task(method, size, seed, MOST_EPISODES[budget][method]) for seed in seeds(budget, method, size)]
-            for size in SIZES[budget][method]
-        ]
-        for method in methods
-    ]
+    return [[level for size in SIZES[budget][method] for level in _level(method, size, budget)] for method in methods]
 
 
-def _task(method: str, size: int, seed: int, episodes: int) -> Task:
-    agent = method.split()[0]
-    if method == "bsp paper":
-        return task(method, agent, size, seed, episodes).asking(preset="paper")
-    if method == "bsp":
-        return task(method, agent, size, seed, episodes)
-    changes = dict(chosen(agent))
-    if method == "eps_greedy long":
-        changes |= {"epsilon": 1.0, "epsilon_episodes": episodes}
-    return task(method, agent, size, seed, episodes, **changes)
+def _level(method: str, size: int, budget: str) -> list[list[Task]]:
+    agent, episodes = method.split()[0], MOST_EPISODES[budget][method]
+    preset = "paper" if method == "bsp paper" else "tuned"
+    long = {"epsilon": 1.0, "epsilon_episodes": episodes} if method == "eps_greedy long" else {}
+    changes = {**chosen(agent), **long}
+    return ladder(method, agent, [size], seeds(budget, method, size), episodes, preset=preset, **changes)
 
 
 def figure(rows: list[Row]) -> Figure:

@@ -14,8 +14,9 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from priorax.experiments import swingup, swingup_grid
-from priorax.experiments.swingup import learning_curves, swingup_task
+from priorax.experiments.swingup import grid as swingup_grid
+from priorax.experiments.swingup import runs as swingup
+from priorax.experiments.swingup.runs import learning_curves, swingup_task
 from priorax.report.looks import LOOKS as ALL_LOOKS
 from priorax.report.plots import legend_below, panels
 from priorax.report.rows import Row, where

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy import stats
 
-from priorax.experiments import figure3
+from priorax.experiments.deep_sea import figure3
 from priorax.report.intervals import Estimate, median_interval
 from priorax.report.learning_times import seeds_of
 from priorax.report.looks import LOOKS

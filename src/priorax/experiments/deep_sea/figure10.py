@@ -10,9 +10,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from priorax.experiments.figure3 import FIRST_SEED
-from priorax.experiments.search import chosen
-from priorax.experiments.sweep import task
+from priorax.experiments.deep_sea.search import chosen
+from priorax.experiments.sweep import FIRST_SEED, ladder
 from priorax.report.learning_times import median_table, times_figure
 from priorax.report.looks import LOOKS, Look
 from priorax.report.rows import Row
@@ -50,7 +49,7 @@ def ladders(budget: str) -> list[Any]:
     """
     seeds = range(FIRST_SEED, FIRST_SEED + SEEDS[budget])
     return [
-        [[task(name, agent, size, seed, MOST_EPISODES[budget], **changes) for seed in seeds] for size in SIZES[budget]]
+        ladder(name, agent, SIZES[budget], seeds, MOST_EPISODES[budget], **changes)
         for name, (agent, changes) in variants(budget).items()
     ]
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from priorax.experiments.figure3 import FIRST_SEED
-from priorax.experiments.sweep import task
+from priorax.experiments.sweep import FIRST_SEED, ladder
 from priorax.report.learning_times import median_table, times_figure
 from priorax.report.looks import LOOKS, Look
 from priorax.report.rows import Row
@@ -39,13 +38,7 @@ def ladders(budget: str) -> list[Any]:
     """
     seeds = range(FIRST_SEED, FIRST_SEED + SEEDS[budget])
     return [
-        [
-            [
-                task(f"{label}, mask {mask:g}", agent, size, seed, MOST_EPISODES[budget], mask_prob=mask, **changes)
-                for seed in seeds
-            ]
-            for size in SIZES[budget]
-        ]
+        ladder(f"{label}, mask {mask:g}", agent, SIZES[budget], seeds, MOST_EPISODES[budget], mask_prob=mask, **changes)
         for label, (agent, changes) in AGENTS.items()
         for mask in MASKS
     ]

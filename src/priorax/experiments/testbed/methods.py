@@ -24,7 +24,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from priorax.beliefs import L2, Adam, Belief, BeliefState, Method
 from priorax.beliefs import method as make_method
 from priorax.checks import one_of
-from priorax.experiments.testbed_problems import Functions, Known, Problem
+from priorax.experiments.testbed.problems import Functions, Known, Problem
 from priorax.fitting import fit
 from priorax.heads import Classes, Number, Out, Outs
 from priorax.networks import MLP

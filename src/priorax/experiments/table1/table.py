@@ -28,10 +28,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from priorax.analysis.parallel import Task
-from priorax.experiments.figure3 import FIRST_SEED
-from priorax.experiments.search import chosen
-from priorax.experiments.sweep import task
-from priorax.experiments.table1_measurements import AGENT, BY_SEED, cheap_compute, works_in_noise
+from priorax.experiments.deep_sea.search import chosen
+from priorax.experiments.sweep import FIRST_SEED, task
+from priorax.experiments.table1.measurements import AGENT, BY_SEED, cheap_compute, works_in_noise
 from priorax.report.intervals import Estimate, mean_interval, median_interval
 from priorax.report.plots import panels
 from priorax.report.rows import Row, where

@@ -13,9 +13,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from priorax.envs.jax.bsuite_cartpole import NUM_DIFFICULTIES
-from priorax.experiments.bsuite_rules import GOOD_EPISODE, published_scores, swingup_score
+from priorax.experiments.bsuite.rules import GOOD_EPISODE, published_scores, swingup_score
 from priorax.experiments.sweep import task
-from priorax.experiments.swingup import NewTransitions
+from priorax.experiments.swingup.runs import NewTransitions
 from priorax.report.plots import legend_below, panels
 from priorax.report.rows import Row, where
 from priorax.training.backends.scan import ScanBackend

@@ -9,8 +9,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from priorax.experiments.figure3 import FIRST_SEED
-from priorax.experiments.sweep import task
+from priorax.experiments.sweep import FIRST_SEED, ladder
 from priorax.report.plots import panels
 from priorax.report.rows import Row
 
@@ -43,13 +42,9 @@ def ladders(budget: str) -> list[Any]:
     """
     seeds = range(FIRST_SEED, FIRST_SEED + SEEDS[budget])
     return [
-        [
-            [
-                task(method, method.split()[0], size, seed, MOST_EPISODES[budget], **_changes(method, scale, members))
-                for seed in seeds
-            ]
-            for size in SIZES[budget]
-        ]
+        ladder(
+            method, method.split()[0], SIZES[budget], seeds, MOST_EPISODES[budget], **_changes(method, scale, members)
+        )
         for method, scales in SCALES[budget].items()
         for members in MEMBERS[budget]
         for scale in scales

@@ -1,0 +1,1 @@
+"""bsuite: its tasks, its scores, and the scores of others."""

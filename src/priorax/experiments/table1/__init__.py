@@ -1,0 +1,1 @@
+"""Table 1: what each method does and does not, measured."""

@@ -1,0 +1,1 @@
+"""Estimators on data sets that others publish results on."""

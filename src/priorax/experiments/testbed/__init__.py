@@ -1,0 +1,1 @@
+"""The Neural Testbed: joint predictions against a known generative model."""
