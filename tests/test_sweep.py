@@ -34,6 +34,7 @@ from priorax.fitting import NonFiniteLoss
 from priorax.report.intervals import median_interval
 from priorax.report.rows import read_rows, write_rows
 from priorax.training.records import Result
+from priorax.training.trainer import train
 
 SMALL = {"num_members": 10, "widths": (16,), "batch_size": 32, "capacity": 300}
 
@@ -358,7 +359,9 @@ def test_small_experiments_give_rows_and_pictures(module, monkeypatch):
     monkeypatch.setattr(module, "SIZE", 4)
     monkeypatch.setattr(module, "EPISODES", {"quick": 65})
     monkeypatch.setattr(module, "AGENTS", {"eps_greedy": module.AGENTS["eps_greedy"]})
-    rows = list(module.run("quick", lambda share, what: None))
-    assert {row["agent"] for row in rows} == set(module.AGENTS)
+    (((item,),),) = module.ladders("quick")
+    found = item.measure(**item.arguments) if item.measure else module.outcome(train(**item.arguments))
+    rows = [{"name": item.name, **item.arguments, **row} for row in found]
+    assert rows[0]["seed"] == sweep.FIRST_SEED
     assert module.figure(rows).axes
     assert len(module.summary(rows)) == 1 + len(module.AGENTS)

@@ -14,11 +14,10 @@ from typing import Any, NamedTuple
 
 from priorax.checks import one_of
 from priorax.experiments.deep_sea.search import check_choices
-from priorax.experiments.sweep import ROWS_VERSION, hours, run_sweep, runnable, select, time_to_learn
+from priorax.experiments.sweep import hours, run_sweep, runnable, select, stamp, time_to_learn
 from priorax.names import EXPERIMENTS
 from priorax.report.plots import save_figure
 from priorax.report.rows import Row, read_rows, write_rows
-from priorax.version import __version__
 
 BUDGETS = ("quick", "full")
 NAMES = tuple(EXPERIMENTS)
@@ -90,8 +89,8 @@ def reproduce(
         outcome = getattr(module, "outcome", time_to_learn)
         run_sweep(getattr(module, "SAME_RUNS", name), budget, ladders, path, report, outcome)
     else:
-        stamp = {"experiment": name, "budget": budget, "version": __version__, "rows_version": ROWS_VERSION}
-        write_rows(path, [{**stamp, **row} for row in module.run(budget, report)])
+        made = stamp(name, budget)
+        write_rows(path, [{**made, **row} for row in module.run(budget, report)])
     rows = rows_of(name, budget, out, **part)  # what is drawn is what is in the file
     picture = f"{name}_{budget}_part" if part else f"{name}_{budget}"
     paths = [path, *save_figure(module.figure(rows), out, picture)]

@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from priorax.agents import Settings, agent_spec, settings
 from priorax.analysis.parallel import Task, climb
 from priorax.doctor import is_installed
@@ -141,7 +143,7 @@ def run_sweep(
     Returns:
         The rows of these runs.
     """
-    stamp = {"experiment": name, "budget": budget, "version": __version__, "rows_version": ROWS_VERSION}
+    made = stamp(name, budget)
     ladders = [[list(level) for level in ladder] for ladder in ladders]
     wanted = {_identity(row) for row in map(_row, _tasks(ladders))}
     kept = read_rows(path) if path.exists() else []
@@ -154,13 +156,33 @@ def run_sweep(
 
     report(len(known) / max(len(wanted), 1), f"{len(known)} of at most {len(wanted)} runs")
     for item, result in climb(ladders, done):
-        new = [{**stamp, **_row(item), **row} for row in _measured(item, result, outcome)]
+        new = [{**made, **_row(item), **row} for row in _measured(item, result, outcome)]
         kept.extend(new)
         known[_identity(new[0])] = new[0]
         book.add(item)
         write_rows(path, sorted(kept, key=_order))
         report(len(known) / len(wanted), f"{item.name}{_told(result)}")
     return select(path, ladders)
+
+
+def stamp(name: str, budget: str) -> dict[str, Any]:
+    """Say what made a row: its first columns.
+
+    Args:
+        name: Name of the experiment.
+        budget: Size of the experiment.
+
+    Returns:
+        The columns. Another version of JAX, or another kind of CPU, rounds differently, so that the same seed may give
+        another run.
+    """
+    return {
+        "experiment": name,
+        "budget": budget,
+        "version": __version__,
+        "jax": jax.__version__,
+        "rows_version": ROWS_VERSION,
+    }
 
 
 def _measured(item: Task, result: Any, outcome: Outcome) -> list[dict[str, Any]]:

@@ -16,6 +16,9 @@ from priorax.report.looks import Look
 from priorax.report.plots import panels
 from priorax.report.rows import Row
 
+READING = "line: median; bar: 95% interval; dots: runs"
+"""How to read the figures, as the title of their legends."""
+
 
 def seeds_of(rows: Iterable[Any], **values: Any) -> list[float]:
     """Return the learning times of the selected runs.
@@ -89,7 +92,9 @@ def times_to_learn(axis: Axes, rows: Sequence[Row], looks: Mapping[str, Look]) -
     axis.set(yscale="log", xlabel="DeepSea size N", ylabel="episodes to learn")
     axis.set_ylim(None, top * 1.35 * 1.45 ** len(looks) if failed else top * 1.3)
     axis.set_xticks(sizes, [str(size) for size in sizes])
-    axis.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8, frameon=False)
+    axis.legend(
+        loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8, frameon=False, title=READING, title_fontsize=8
+    )
 
 
 def times_figure(rows: Sequence[Row], looks: Mapping[str, Look]) -> Figure:

@@ -67,7 +67,8 @@ def figure(rows: list[Row]) -> Figure:
     axis = axes[0, 0]
     for form, (color, _) in FORMS.items():
         mine = sorted((row["size"], row.get("episodes_to_learn")) for row in rows if row["name"] == form)
-        label = f"{form}: score {score(rows, form):.2f}"
+        whole = len(mine) == len(SIZES["full"])
+        label = f"{form}: " + (f"score {score(rows, form):.2f}" if whole else f"{len(mine)} sizes run, no score")
         axis.plot([n for n, _ in mine], [t or np.nan for _, t in mine], "o-", color=color, ms=4, label=label)
         failed = [n for n, t in mine if not t]
         axis.plot(failed, [MOST_EPISODES] * len(failed), "x", color=color)
@@ -85,8 +86,8 @@ def summary(rows: list[Row]) -> list[tuple[str, ...]]:
     Returns:
         The table: a header, then rows.
     """
-    table: list[tuple[str, ...]] = [("experiment", "bsp here", "bsuite's boot_dqn, published", "sizes")]
+    table: list[tuple[str, ...]] = [("experiment", "bsp here", "bsuite's boot_dqn, published", "sizes run")]
     for form in DEEP_SEA:
         count = sum(row["name"] == form for row in rows)
-        table.append((form, f"{score(rows, form):.2f}", published_scores(form), str(count)))
+        table.append((form, f"{score(rows, form):.2f}", published_scores(form), f"{count} of {len(SIZES['full'])}"))
     return table

@@ -107,7 +107,7 @@ def figure(rows: list[Row]) -> Figure:
         ("mean_return", "#8a8f98", "mean of all"),
     ):
         axis.plot(places, [row[name] for row in rows], "o-", ms=4, color=color, label=words)
-    axis.axhline(GOOD_EPISODE, color="k", lw=0.6, ls=":")
+    axis.axhline(GOOD_EPISODE, color="k", lw=0.6, ls=":", label=f"{GOOD_EPISODE:g} in any episode: half of the score")
     total = np.mean([score(row) for row in rows])
     axis.set(xlabel="bsuite's difficulty", ylabel="return of an episode", xlim=(-0.5, NUM_DIFFICULTIES - 0.5))
     axis.set_xticks(places)

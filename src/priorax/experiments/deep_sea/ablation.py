@@ -1,11 +1,11 @@
-"""Ablation: `bsp` on DeepSea with one setting changed at a time."""
+"""Ablation: `bsp` on DeepSea with one setting changed at a time, on seeds on which no setting was chosen."""
 
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from priorax.experiments.sweep import task
+from priorax.experiments.sweep import FIRST_SEED, task
 from priorax.report.learning_times import seeds_of
 from priorax.report.plots import MEAN, panels
 from priorax.report.rows import Row
@@ -57,8 +57,9 @@ def ladders(budget: str) -> list[Any]:
     Returns:
         Ladders of tasks (`priorax.analysis.parallel`).
     """
+    seeds = range(FIRST_SEED, FIRST_SEED + SEEDS[budget])
     return [
-        [[task(name, "bsp", SIZE[budget], seed, MOST_EPISODES[budget], **changes) for seed in range(SEEDS[budget])]]
+        [[task(name, "bsp", SIZE[budget], seed, MOST_EPISODES[budget], **changes) for seed in seeds]]
         for name, changes in VARIANTS.items()
     ]
 
@@ -82,12 +83,12 @@ def figure(rows: list[Row]) -> Figure:
     axis, top = axes[0, 0], max(row["most_episodes"] for row in rows)
     for i, (_, seeds) in enumerate(reversed(table)):
         learned = [value for value in seeds if np.isfinite(value)]
-        axis.plot(learned, [i] * len(learned), "o", color=MEAN, ms=4, alpha=0.7)
+        axis.plot(learned, [i] * len(learned), "o", color=MEAN, ms=4, alpha=0.7, label="a run" if i == 0 else None)
         axis.plot([top] * (len(seeds) - len(learned)), [i] * (len(seeds) - len(learned)), "x", color="#d03a2b", ms=5)
         if np.isfinite(np.median(seeds)):
-            axis.plot([np.median(seeds)] * 2, [i - 0.35, i + 0.35], color="k", lw=2)
+            axis.plot([np.median(seeds)] * 2, [i - 0.35, i + 0.35], color="k", lw=2, label="median" if i == 0 else None)
     tuned = float(np.median(dict(table)["tuned"]))
-    axis.axvline(tuned, color="k", lw=0.6, ls=":")
+    axis.axvline(tuned, color="k", lw=0.6, ls=":", label="median of tuned")
     axis.set_yticks(range(len(table)), [name for name, _ in reversed(table)], fontsize=8)
     size = max(row["size"] for row in rows)
     axis.set(xscale="log", xlabel=f"episodes to learn DeepSea {size} (cross: not in {top:,})")
@@ -95,6 +96,7 @@ def figure(rows: list[Row]) -> Figure:
     ticks = [tick for tick in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000) if low <= tick <= high]
     axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
     axis.minorticks_off()
+    axis.legend(fontsize=7, frameon=False, loc="lower right")
     return drawing
 
 

@@ -1,45 +1,54 @@
-"""Learning curves of BSP and epsilon-greedy DQN on one DeepSea: the demonstration of deep exploration."""
+"""Learning curves of BSP and epsilon-greedy DQN on one DeepSea: the demonstration of deep exploration.
 
-from collections.abc import Iterator
+Seeds from 200 on: no setting was chosen on them.
+"""
+
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from priorax.envs.jax.deep_sea import DeepSea
-from priorax.experiments import Report
+from priorax.experiments.sweep import FIRST_SEED, task
+from priorax.report.looks import LOOKS
 from priorax.report.plots import legend_below, panels
 from priorax.report.rows import Row, column, where
-from priorax.training.records import Progress
-from priorax.training.trainer import train
+from priorax.training.records import Result
 
-AGENTS = {"eps_greedy": ("ε-greedy DQN", "#8a8f98"), "bsp": ("BSP: ensemble with priors", "#1f5fb4")}
+AGENTS = {name: (LOOKS[name].label.split(",")[0], LOOKS[name].color) for name in ("eps_greedy", "bsp")}
+"""Labels and colours."""
 SIZE = 20
-EPISODES = {"quick": 400, "full": 2000}
+EPISODES = {"quick": 400, "full": 1000}
 SEEDS = {"quick": 1, "full": 3}
 
 
-def run(budget: str, report: Report) -> Iterator[dict[str, Any]]:
-    """Yield one row per episode.
+def ladders(budget: str) -> list[Any]:
+    """List every run separately.
 
     Args:
         budget: Size of the experiment, `quick` or `full`.
-        report: Called with the fraction of work done and a word on the current work.
 
-    Yields:
+    Returns:
+        Ladders of tasks (`priorax.analysis.parallel`).
+    """
+    seeds = range(FIRST_SEED, FIRST_SEED + SEEDS[budget])
+    runs = [task(agent, agent, SIZE, seed, EPISODES[budget]) for agent in AGENTS for seed in seeds]
+    return [[[one.asking(stop_when_learned=False)]] for one in runs]
+
+
+def outcome(result: Result) -> list[dict[str, Any]]:
+    """Make one row for each episode.
+
+    Args:
+        result: Result of the run.
+
+    Returns:
         The rows.
     """
-    runs = [(agent, seed) for agent in AGENTS for seed in range(SEEDS[budget])]
-    for i, (agent, seed) in enumerate(runs):
-
-        def step(progress: Progress, i: int = i, agent: str = agent) -> None:
-            report((i + progress.episodes / EPISODES[budget]) / len(runs), AGENTS[agent][0])
-
-        report(i / len(runs), AGENTS[agent][0])
-        result = train(agent, "deep_sea", size=SIZE, seed=seed, episodes=EPISODES[budget], report=step)
-        for row in result.history:
-            wanted = {"episode": row.episode, "total_return": row.total_return, "average_regret": row.average_regret}
-            yield {"agent": agent, "size": SIZE, "seed": seed, **wanted}
+    return [
+        {"episode": row.episode, "total_return": row.total_return, "average_regret": row.average_regret}
+        for row in result.history
+    ]
 
 
 def figure(rows: list[Row]) -> Figure:
@@ -54,9 +63,9 @@ def figure(rows: list[Row]) -> Figure:
     drawing, axes = panels(1, 2, width=4.4, height=3.2, share=False)
     returns, regret = axes[0]
     for agent, (label, color) in AGENTS.items():
-        for seed in sorted({row["seed"] for row in where(rows, agent=agent)}):
+        for i, seed in enumerate(sorted({row["seed"] for row in where(rows, agent=agent)})):
             mine = where(rows, agent=agent, seed=seed)
-            episode, words = column(mine, "episode"), label if seed == 0 else None
+            episode, words = column(mine, "episode"), label if i == 0 else None
             returns.plot(episode, column(mine, "total_return"), ".", color=color, ms=3, label=words)
             regret.plot(episode, column(mine, "average_regret"), color=color)
     best = DeepSea(SIZE).optimal_return

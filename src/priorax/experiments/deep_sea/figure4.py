@@ -7,6 +7,7 @@ counts what is solved within 50,000 episodes; here within MOST_EPISODES.
 
 from typing import Any
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from priorax.experiments.sweep import FIRST_SEED, ladder
@@ -93,10 +94,10 @@ def figure(rows: list[Row]) -> Figure:
     for axis, method in zip(axes[0], LABEL, strict=True):
         for i, k in enumerate(members):
             line = sorted((scale, size) for (name, scale, count), size in best.items() if name == method and count == k)
-            places = range(len(line))
+            places = np.arange(len(line)) + 0.08 * (i - (len(members) - 1) / 2)  # side by side: none hides another
             shade = str(0.75 - 0.75 * i / max(len(members) - 1, 1))
             axis.plot(places, [size for _, size in line], "o-", color=shade, ms=4, label=f"K={k}")
-            axis.set_xticks(list(places), [f"{scale:g}" for scale, _ in line])
+            axis.set_xticks(range(len(line)), [f"{scale:g}" for scale, _ in line])
         axis.set(xlabel=LABEL[method], ylim=(-0.04 * top, top))
     episodes = max(row["most_episodes"] for row in rows)
     axes[0, 0].set_ylabel(f"largest N that most seeds learn in {episodes:,} episodes")

@@ -14,7 +14,7 @@ from scipy import stats
 
 from priorax.experiments.deep_sea import figure3
 from priorax.report.intervals import Estimate, median_interval
-from priorax.report.learning_times import seeds_of
+from priorax.report.learning_times import READING, seeds_of
 from priorax.report.looks import LOOKS
 from priorax.report.plots import panels
 from priorax.report.rows import Row, where
@@ -76,11 +76,12 @@ def figure(rows: list[Row]) -> Figure:
     n = np.linspace(max(sizes.min(), 5), sizes.max(), 50)
     first = min((size for size in sizes if size >= FITTED), default=sizes[0])
     start = float(np.median(seeds_of(where(rows, name="bsp"), size=first)))
-    axes[0, 0].plot(n, start * (n / first) ** 3, "k-", lw=0.8, label="slope 3, as in the paper")
+    through = f"slope 3, as in the paper, through the median at N={first}"
+    axes[0, 0].plot(n, start * (n / first) ** 3, "k-", lw=0.8, label=through)
     few = n[n <= 14]
     axes[0, 0].plot(few, 2**few, "k--", lw=0.8, label="2^N: dithering")
     for axis in axes[0]:
-        axis.legend(fontsize=8, frameon=False)
+        axis.legend(fontsize=8, frameon=False, title=READING, title_fontsize=7)
     return drawing
 
 

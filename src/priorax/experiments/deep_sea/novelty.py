@@ -4,14 +4,15 @@ Prior functions make members disagree about states that have not been visited, s
 of zero are soon fitted everywhere, and nothing drives exploration.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from priorax.agents import settings
-from priorax.experiments import Report
+from priorax.analysis.parallel import Task
+from priorax.experiments.sweep import FIRST_SEED
+from priorax.report.looks import LOOKS
 from priorax.report.plots import legend_below, panels
 from priorax.report.rows import Row, column, where
 from priorax.training.backends.loop import prepare, run_chunk, start
@@ -20,46 +21,67 @@ AGENTS = {"eps_greedy": "ε-greedy DQN", "bs": "BS: bootstrap", "bsp": "BSP: wit
 SIZE = 20
 EPISODES = {"quick": 200, "full": 1000}
 SEEDS = {"quick": 1, "full": 3}
+EVERY = 5
+"""Episodes between rows."""
 
 
-def visits(agent: str, seed: int, episodes: int) -> np.ndarray:
+def visits(agent: str, size: int, seed: int, episodes: int) -> np.ndarray:
     """Train an agent without reward.
 
     Args:
         agent: Its name.
+        size: Size of DeepSea.
         seed: Seed of the run.
         episodes: Number of episodes.
 
     Returns:
         The cells of each episode, [episode, step].
     """
-    loop, key, params = prepare(agent, settings(agent, capacity=episodes * SIZE), "deep_sea_no_reward", SIZE, seed)
-    live, _ = run_chunk(loop, key, params, start(loop, key, params), episodes * SIZE)
-    return np.asarray(live.replay.data.transition.obs).reshape(episodes, SIZE)
+    loop, key, params = prepare(agent, settings(agent, capacity=episodes * size), "deep_sea_no_reward", size, seed)
+    live, _ = run_chunk(loop, key, params, start(loop, key, params), episodes * size)
+    return np.asarray(live.replay.data.transition.obs).reshape(episodes, size)
 
 
-def run(budget: str, report: Report) -> Iterator[dict[str, Any]]:
-    """Yield the number of distinct cells visited by each episode and, for seed 0, the visits of each cell.
+def measure(agent: str, size: int, seed: int, episodes: int) -> list[dict[str, Any]]:
+    """Train an agent without reward and count the cells that it visits.
+
+    Args:
+        agent: Its name.
+        size: Size of DeepSea.
+        seed: Seed of the run.
+        episodes: Number of episodes.
+
+    Returns:
+        Rows with the number of distinct cells so far; for the first seed also the visits of each cell.
+    """
+    cells = visits(agent, size, seed, episodes)
+    seen: set[int] = set()
+    found = []
+    for episode, path in enumerate(cells, 1):
+        seen |= set(path.tolist())
+        if episode % EVERY == 0 or episode == 1:
+            found.append({"kind": "curve", "episode": episode, "distinct": len(seen)})
+    if seed == FIRST_SEED:
+        for cell, count in zip(*np.unique(cells, return_counts=True), strict=True):
+            found.append({"kind": "cell", "cell": int(cell), "visits": int(count)})
+    return found
+
+
+def ladders(budget: str) -> list[Any]:
+    """List every run separately.
 
     Args:
         budget: Size of the experiment, `quick` or `full`.
-        report: Called with the fraction of work done and a word on the current work.
 
-    Yields:
-        The rows.
+    Returns:
+        Ladders of tasks (`priorax.analysis.parallel`).
     """
-    runs = [(agent, seed) for agent in AGENTS for seed in range(SEEDS[budget])]
-    for i, (agent, seed) in enumerate(runs):
-        report(i / len(runs), f"{AGENTS[agent]}, seed {seed}")
-        cells = visits(agent, seed, EPISODES[budget])
-        seen: set[int] = set()
-        for episode, path in enumerate(cells, 1):
-            seen |= set(path.tolist())
-            yield {"kind": "curve", "agent": agent, "seed": seed, "episode": episode, "distinct": len(seen)}
-        if seed == 0:
-            for cell, count in zip(*np.unique(cells, return_counts=True), strict=True):
-                yield {"kind": "cell", "agent": agent, "cell": int(cell), "visits": int(count)}
-    report(1.0, "")
+    seeds = range(FIRST_SEED, FIRST_SEED + SEEDS[budget])
+    return [
+        [[Task(agent, {"agent": agent, "size": SIZE, "seed": seed, "episodes": EPISODES[budget]}, measure)]]
+        for agent in AGENTS
+        for seed in seeds
+    ]
 
 
 def figure(rows: list[Row]) -> Figure:
@@ -72,19 +94,22 @@ def figure(rows: list[Row]) -> Figure:
         The figure.
     """
     drawing, axes = panels(1, 1 + len(AGENTS), width=2.9, height=3.2, share=False)
-    colors = {"eps_greedy": "#8a8f98", "bs": "#d03a2b", "bsp": "#1f5fb4"}
     curve = axes[0, -1]
+    most = max(row["visits"] for row in where(rows, kind="cell"))
     for axis, (agent, label) in zip(axes[0], AGENTS.items(), strict=False):
         grid = np.full(SIZE * SIZE, np.nan)
         cells = where(rows, kind="cell", agent=agent)
         grid[column(cells, "cell")] = np.log10(column(cells, "visits"))
-        axis.imshow(grid.reshape(SIZE, SIZE), cmap="viridis", vmin=0)
-        axis.plot([-0.5, SIZE - 0.5], [-0.5, SIZE - 0.5], color="#d03a2b", lw=0.7)
+        shown = axis.imshow(grid.reshape(SIZE, SIZE), cmap="viridis", vmin=0, vmax=np.log10(most))
+        axis.plot([-0.5, SIZE - 0.5], [-0.5, SIZE - 0.5], color="#d03a2b", lw=0.7, label="always right")
         axis.set(title=f"{label}\n{len(cells)} of {SIZE * (SIZE + 1) // 2} cells", xticks=[], yticks=[])
-        for seed in sorted({row["seed"] for row in where(rows, kind="curve", agent=agent)}):
+        axis.set(xlabel="column", ylabel="row, one a step")
+        for i, seed in enumerate(sorted({row["seed"] for row in where(rows, kind="curve", agent=agent)})):
             mine = where(rows, kind="curve", agent=agent, seed=seed)
-            words = label if seed == 0 else None
-            curve.plot(column(mine, "episode"), column(mine, "distinct"), color=colors[agent], label=words)
+            words = label if i == 0 else None
+            curve.plot(column(mine, "episode"), column(mine, "distinct"), color=LOOKS[agent].color, label=words)
+    drawing.colorbar(shown, ax=list(axes[0, :-1]), label="log10 of visits; white: none", shrink=0.8)
+    axes[0, 0].legend(fontsize=7, loc="upper right")
     curve.axhline(SIZE * (SIZE + 1) // 2, color="k", lw=0.8, ls="--", label="all reachable cells")
     curve.set(xlabel="episode", ylabel="distinct cells visited", title="without any reward")
     legend_below(drawing, curve)

@@ -17,7 +17,8 @@ from priorax.report.rows import Row
 SCALES = {"quick": (1.0, 10.0), "full": (0.0, 1.0, 3.0, 10.0, 30.0)}
 STEPS = {"quick": 30_000, "full": 50_000_000}
 SEEDS = {"quick": 1, "full": 3}
-COLORS = ("#9ecae1", "#1f5fb4", "#08306b", "#e6862b", "#d03a2b")
+COLORS = ("#c6dbef", "#9ecae1", "#6baed6", "#2171b5", "#08306b")
+"""Darker is a larger scale."""
 NEEDS = (
     "the paper's figure 6 needs 200 million frames (50 million actions) or more for each of 18 runs: days on two cores "
     "for each (docs/scaling.md). Where there is a cluster, run `priorax apex --address ADDRESS --actors 360 --preset "

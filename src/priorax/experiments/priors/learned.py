@@ -28,6 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 
 from priorax.analysis.parallel import Task
 from priorax.beliefs import L2, Ensemble
@@ -39,7 +40,7 @@ from priorax.networks import MLP, Network
 from priorax.noise import Gaussian
 from priorax.priors import RandomFourier
 from priorax.report.intervals import mean_interval
-from priorax.report.plots import panels
+from priorax.report.plots import panels, plain_ticks
 from priorax.report.rows import Row, column, where
 from priorax.storage import save_prior
 from priorax.training.trainer import train
@@ -330,6 +331,9 @@ def _draw_regression(axis: Any, rows: list[Row], measure: str) -> None:
     scale = {"error": "log", "likelihood": "symlog"}[measure]
     axis.set(xscale="log", yscale=scale, xlabel="points", ylabel={"likelihood": "log likelihood"}.get(measure, measure))
     axis.set_xticks(counts, [str(count) for count in counts])
+    if measure == "error":
+        axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    plain_ticks(axis.yaxis)
     axis.minorticks_off()
 
 
@@ -341,7 +345,8 @@ def _draw_sea(axis: Any, rows: list[Row]) -> None:
         axis.plot(missed, [i] * len(missed), "o", color=color, ms=4, alpha=0.5)
         axis.plot([float(np.mean(missed))] * 2, [i - 0.25, i + 0.25], color=color, lw=2.5)
     axis.set_yticks(range(len(names)), list(reversed(names)), fontsize=8)
-    axis.set(xlabel="episodes without the treasure", xlim=(0, max((row["episodes"] for row in rows), default=1) * 1.03))
+    most = max((row["episodes"] for row in rows), default=1)
+    axis.set(xlabel="episodes without the treasure (bars: means)", xlim=(0, most * 1.03))
 
 
 def summary(rows: list[Row]) -> list[tuple[str, ...]]:

@@ -13,6 +13,7 @@ from priorax.analysis.parallel import Task
 from priorax.envs.jax.cartpole import CartpoleState, CartpoleSwingup
 from priorax.replay import Transition
 from priorax.report.intervals import median_interval
+from priorax.report.plots import plain_ticks
 from priorax.report.rows import Row, column, where
 from priorax.training.backends.scan import ScanBackend
 from priorax.training.records import Result
@@ -23,6 +24,8 @@ EVALUATE_EVERY = 50
 """Episodes between evaluations of the deployed policy."""
 EVALUATIONS = 10
 """Episodes of each evaluation."""
+LINEAR = 10
+"""Where the logarithmic axis of returns begins."""
 LEARNED = 300.0
 """Return of the deployed policy above which a run counts as learned; 1,000 is the highest conceivable."""
 CELL = np.array([0.4, 1.5, 0.3, 0.75])
@@ -146,7 +149,7 @@ def learning_curves(
         axis: The axes to draw on.
         rows: Rows of the experiment.
         looks: Label and colour by name.
-        until: Last episode to plot.
+        until: Last episode to plot; then the axis of returns is logarithmic beyond `LINEAR`.
         measure: greedy: of the deployed policy, the mean of ten separate episodes; mean_return: while learning, the
             mean of ten episodes.
     """
@@ -156,6 +159,9 @@ def learning_curves(
             words = label if i == 0 else None
             axis.plot(column(mine, "episode"), column(mine, measure), color=color, lw=1.3, alpha=0.85, label=words)
     axis.axhline(0, color="k", lw=0.6, ls=":")
+    if until is not None:  # a run that learns early would hide all others
+        axis.set_yscale("symlog", linthresh=LINEAR)
+        plain_ticks(axis.yaxis)
     axis.set(
         xlabel="episode", ylabel="return of the deployed policy" if measure == "greedy" else "return while learning"
     )
