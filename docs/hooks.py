@@ -87,7 +87,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Replace the placeholders of a page.
+    """Replace the placeholders of a page, and links out of docs/ to included files, which the site has inside of it.
 
     Args:
         markdown: The text of the page.
@@ -97,6 +97,8 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
         The text with results and sections.
     """
     rows = results()
+    markdown = re.sub(r"\]\(\.\./((?:\.\./)*(?:results|notebooks)/)", r"](\1", markdown)
+    markdown = markdown.replace("results/README.md)", "results/all.md)")
     if "<!-- other results -->" in markdown:
         named = RESULT.findall(markdown)
         others = [f"### {name}\n\n{shown(row)}" for name, row in rows.items() if name not in named]
