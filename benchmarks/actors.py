@@ -103,7 +103,8 @@ def main(words: list[str] | None = None) -> None:
     game = {"game": given.game} if given.env == "atari" else {}
     for every in map(int, given.every.split(",")):
         for actors in map(int, given.actors.split(",")):
-            run = {"env": given.env, **game, "preset": "small", "learn_every": every, "actors": actors}
+            run = {"env": given.env, **game, "preset": "small", "set": " ".join(sorted(given.set))}
+            run |= {"learn_every": every, "actors": actors}
             if not any(run.items() <= row.items() for row in rows):
                 rows.append(measure(run, given.seconds, changes))
                 write_rows(given.out, rows)

@@ -5,9 +5,11 @@ import pytest
 import uncertainty_toolbox as uct
 from scipy.stats import norm
 from sklearn import metrics
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -155,6 +157,21 @@ def test_a_pipeline_is_evaluated_with_the_noise_and_the_intervals_of_its_last_st
     assert found == inner and "coverage_0.9" in found
     alone = make_pipeline(PriorEnsembleRegressor(**SMALL)).fit(x[:200], y[:200])
     assert evaluate(alone, x[200:], y[200:]).metrics == evaluate(alone[-1], x[200:], y[200:]).metrics
+
+
+def test_the_best_of_a_search_is_evaluated_and_targets_in_other_units_are_refused(table):
+    x, y = table
+    search = GridSearchCV(PriorEnsembleRegressor(**SMALL), {"prior_scale": [1.0]}, cv=2).fit(x[:200], y[:200])
+    assert evaluate(search, x[200:], y[200:]).metrics == evaluate(search.best_estimator_, x[200:], y[200:]).metrics
+    other = TransformedTargetRegressor(PriorEnsembleRegressor(**SMALL), func=np.arcsinh, inverse_func=np.sinh)
+    with pytest.raises(TypeError, match=r"evaluate model\.regressor_ on the transformed targets"):
+        evaluate(other.fit(x[:200], y[:200]), x[200:], y[200:])
+
+
+def test_the_baseline_of_a_model_without_standardisation_is_the_mean_of_the_targets(table):
+    x, y = table
+    model = PriorEnsembleRegressor(**SMALL, standardize=False).fit(x[:200], 100 + y[:200])
+    assert evaluate(model, x[200:], 100 + y[200:]).plain_score == pytest.approx(np.std(y[200:]), rel=1e-5)
 
 
 def test_estimators_of_others_are_evaluated_alike(table):

@@ -98,6 +98,18 @@ def test_a_run_is_distilled_from_the_command_line(tmp_path, capsys):
     assert main(["distil", str(tmp_path / "run"), *words]) == 0
     assert "same action as the ensemble" in capsys.readouterr().out
     assert load(out).predict(0) in (0, 1) and load(out).num_members == 1
+    before = out.read_bytes()
+    assert main(["distil", str(tmp_path / "run"), *words]) == 1
+    assert "exists; pass --overwrite" in " ".join(capsys.readouterr().err.split())
+    assert out.read_bytes() == before
+    assert main(["distil", str(tmp_path / "run"), "--out", str(tmp_path / "none" / "one")]) == 1
+    assert "is not a folder; create it first" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_belief_around_an_ensemble_is_distilled_as_the_ensemble():
+    policy = train("rnd", "deep_sea", size=4, seed=0, episodes=5, changes={"widths": (8,)}).policy
+    found = distil(policy, np.arange(16), directions=0, steps=2000)
+    assert found.agreement > 0.9
 
 
 def test_what_cannot_be_distilled_is_refused(linear):

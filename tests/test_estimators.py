@@ -14,8 +14,9 @@ from sklearn.preprocessing import PolynomialFeatures
 
 from priorax import PriorEnsembleRegressor
 from priorax.beliefs import L2
+from priorax.networks import MLP
 from priorax.noise import Gaussian
-from priorax.priors import Function
+from priorax.priors import Function, RandomSize, UnitSize
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.uniform(-1, 1, (120, 2))
@@ -33,6 +34,14 @@ def test_it_predicts_well_and_is_less_sure_away_from_data(regressor):
     _, near = regressor.predict(X, return_std=True)
     _, far = regressor.predict(X + 10, return_std=True)
     assert far.mean() > 5 * near.mean()
+
+
+@pytest.mark.parametrize("prior", [UnitSize(MLP((20,))), RandomSize(UnitSize(MLP((20,))), 1.0)])
+def test_priors_of_unit_size_have_it_at_the_data_in_any_units(prior):
+    model = PriorEnsembleRegressor(**{**SMALL, "steps": 1}, prior=prior).fit(1000 + 50 * X, Y)
+    inputs = model._inputs(1000 + 50 * X)
+    values = np.asarray(model.belief_.prior_values(model.state_, inputs))[..., 0]
+    np.testing.assert_allclose(np.sqrt(np.mean(values**2, axis=1)), 1, atol=0.5)
 
 
 def test_std_cov_and_samples_describe_the_same_members(regressor):

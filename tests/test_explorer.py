@@ -308,8 +308,9 @@ def test_an_observation_that_is_not_finite_is_refused():
 def test_states_that_do_not_exist_and_ragged_observations_are_refused():
     agent = Explorer("deep_sea", size=3, **FEW)
     assert agent.predict(8) in (0, 1) and agent.predict(np.array([0.0, 8.0])).shape == (2,)
-    for wrong in (9, -1, 1.5, [0, 9]):
-        with pytest.raises(ValueError, match="is no state of the environment; pass whole numbers from 0 to 8"):
+    assert agent.predict(9) in (0, 1), "the observation after the last step"
+    for wrong in (10, -1, 1.5, [0, 10]):
+        with pytest.raises(ValueError, match="is no state of the environment; pass whole numbers from 0 to 9"):
             agent.predict(wrong)
     with pytest.raises(ValueError, match="obs has parts of different shapes"):
         agent.predict([[0, 1], [0]])

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from priorax import PriorEnsembleRegressor, learn_prior, load, load_prior, save_prior, storage, train
+from priorax import Explorer, PriorEnsembleRegressor, learn_prior, load, load_prior, save_prior, storage, train
 from priorax.agents import build, settings
 from priorax.beliefs import L2, Adam, Ensemble, Epinet
 from priorax.envs.interface import Interface, Sight
@@ -21,7 +21,7 @@ from priorax.files import BadFile, Content, write
 from priorax.fitting import fit
 from priorax.networks import MLP, Table
 from priorax.noise import Gaussian
-from priorax.priors import Constant, Function, Independent, Linear
+from priorax.priors import Constant, Function, Independent, Linear, UnitSize
 from priorax.report.runs import command, find_runs, group_runs
 from priorax.training.backends.ray.rollout import with_prior
 from priorax.training.run_files import read_prior
@@ -124,6 +124,26 @@ def test_estimators_take_it_as_prior_and_as_network_and_save_it(lines, tmp_path)
     model.save(tmp_path / "model")
     again = PriorEnsembleRegressor.load(tmp_path / "model")
     np.testing.assert_array_equal(again.predict([[-2.0]]), model.predict([[-2.0]]))
+
+
+def test_estimators_refuse_it_with_standardised_data(lines):
+    x, y = np.array([[1.0], [2.0]]), np.array([3.0, 6.0])
+    for part in ({"prior": lines}, {"prior": UnitSize(lines)}, {"network": lines.member()}):
+        with pytest.raises(ValueError, match="standardize=True does not go with a learned prior"):
+            PriorEnsembleRegressor(4, steps=1, **part).fit(x, y)
+
+
+@pytest.mark.parametrize(("factor", "shift"), [(100.0, 0.0), (1.0, 1000.0)])
+def test_functions_of_arrays_are_learned_in_any_units(factor, shift):
+    values = np.stack([np.sin(GRID[:, 0]), np.cos(GRID[:, 0])])
+    x = factor * GRID + shift
+    found = learn_prior(x, values, steps=3000)
+    np.testing.assert_allclose(found.functions(x)[..., 0], values, atol=0.15)
+
+
+def test_functions_that_the_network_does_not_represent_are_told():
+    with pytest.warns(UserWarning, match="represents the functions of the past tasks with an error of .*%"):
+        learn_prior(GRID, np.stack([np.sin(9 * GRID[:, 0]), np.cos(9 * GRID[:, 0])]), network=MLP((3,)), steps=50)
 
 
 def test_an_epinet_takes_it_as_the_prior_of_each_component_of_its_index(lines):
@@ -238,6 +258,21 @@ def test_a_run_is_known_by_the_content_of_its_prior_wherever_the_file_is(file, t
     assert sorted(len(group.runs) for group in group_runs(runs)) == [1, 2], "runs with other priors are other settings"
     repeated, _ = command(next(run for run in runs if run.name.endswith("c")))
     assert f"prior_file={tmp_path / 'c' / 'prior.safetensors'}" in repeated
+
+
+def test_a_run_is_saved_with_its_prior_after_the_file_has_gone(file, tmp_path):
+    agent = Explorer("deep_sea", size=4, **changes(file))
+    content = file.read_bytes()
+    file.unlink()
+    agent.learn(total_steps=8)
+    agent.save(tmp_path / "run")
+    assert (tmp_path / "run" / "prior.safetensors").read_bytes() == content
+
+
+def test_a_shared_torso_does_not_take_a_prior_of_images(file):
+    images = Interface(Sight((4, 24, 24), (4, 24, 24), "uint8"), 2)
+    with pytest.raises(ValueError, match=r"prior='learned' is a function of images, .* pass shared_torso=False"):
+        build("bsp", settings("bsp", "small", **changes(file)), images)
 
 
 def test_a_rollout_actor_gets_the_prior_with_its_plan(file):

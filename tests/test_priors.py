@@ -106,6 +106,17 @@ def test_unit_size_of_priors_over_states_is_exact():
     assert np.mean(np.asarray(values) ** 2) == pytest.approx(1, abs=1e-5)
 
 
+def test_unit_size_leaves_a_prior_function_that_is_zero_everywhere():
+    values = member_priors(UnitSize(MLP((2, 2)), input_scale=(1.0,)), num_members=300)
+    sizes = np.sqrt(np.mean(np.asarray(values) ** 2, axis=1))
+    assert np.isfinite(sizes).all() and (sizes == 0).any()
+
+
+def test_a_hypermodel_refuses_a_prior_without_features():
+    with pytest.raises(ValueError, match=r"prior_widths=\(\) leaves the prior of a hypermodel without features"):
+        prepare("hypermodel", settings("hypermodel", "tuned", prior_widths=()), "deep_sea", 4, 0)
+
+
 def test_random_size_multiplies_prior_functions_by_log_uniform_factors():
     sizes = np.abs(member_priors(RandomSize(Function(jnp.ones_like), 10.0), num_members=4000)[:, 0])
     quantiles = np.quantile(np.log10(sizes), [0, 0.25, 0.5, 0.75, 1])

@@ -72,6 +72,27 @@ def write_atomically(path: Path | str, content: bytes) -> None:
         raise
 
 
+def refuse_existing(path: Path | str, overwrite: bool = False) -> None:
+    """Check before long work that its file can be written at the end.
+
+    Args:
+        path: The file to write.
+        overwrite: Whether it may replace another file.
+
+    Raises:
+        FileNotFoundError: If its folder does not exist.
+        FileExistsError: If it exists and may not be replaced.
+        IsADirectoryError: If it is a folder.
+    """
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path.parent} is not a folder; create it first or choose another path")
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; pass the path of a file")
+    if path.exists() and not overwrite:
+        raise FileExistsError(f"{path} exists; pass --overwrite to replace it, or choose another path")
+
+
 def write(path: Path | str, content: Content) -> None:
     """Write a file.
 

@@ -6,6 +6,7 @@ as its mean and covariance: those of the functions found. `learn_prior` represen
 `priorax.family.Learned` draws functions with their mean and covariance.
 """
 
+import warnings
 from typing import Any
 
 import jax
@@ -17,6 +18,9 @@ from priorax.checks import checked_seed, positive
 from priorax.family import Learned
 from priorax.fitting import fit
 from priorax.networks import MLP, Network, Table
+
+LARGEST_ERROR = 0.1
+"""Error of the network, as a fraction of the size of the functions, above which `learn_prior` warns."""
 
 
 def learn_prior(
@@ -71,19 +75,42 @@ def learn_prior(
         return Learned(network, _tabulated(x, values, network.num_rows), rest, rest_scale)
     flat = np.moveaxis(values, 0, 1).reshape(len(x), -1)
     size = max(float(np.sqrt(np.mean(flat**2))), 1e-12)
+    mean, scale = _moments(x, network)
     fitted = fit(
         Ensemble(
             1, network=network, num_outputs=flat.shape[1], optimizer=Adam(positive("learning_rate", learning_rate))
         ),
-        (x, flat / size),
+        ((x - mean) / scale if mean is not None else x, flat / size),
         key=jax.random.key(checked_seed(seed)),
         steps=steps,
         batch_size=batch_size,
     )
-    *hidden, last = [(np.asarray(layer.weight[0]), np.asarray(layer.bias[0])) for layer in fitted.state.params]
+    layers = [(np.asarray(layer.weight[0]), np.asarray(layer.bias[0])) for layer in fitted.state.params]
+    if mean is not None:  # the first layer sees x as it is
+        (weight, bias), *others = layers
+        weight = weight / scale.ravel()[:, None]
+        layers = [(weight, bias - mean.ravel() @ weight), *others]
+    *hidden, last = layers
     weight, bias = (size * part for part in last)
     shape = (len(values), values.shape[2])
-    return Learned(network, (*hidden, (weight.reshape(-1, *shape), bias.reshape(shape))), rest, rest_scale)
+    found = Learned(network, (*hidden, (weight.reshape(-1, *shape), bias.reshape(shape))), rest, rest_scale)
+    error = float(np.sqrt(np.mean((np.asarray(found.functions(x)) - values) ** 2))) / size
+    if error > LARGEST_ERROR:
+        warnings.warn(
+            f"the network represents the functions of the past tasks with an error of {error:.0%} of their root mean "
+            "square; pass more steps, a wider network, or functions that are known at more inputs",
+            UserWarning,
+            stacklevel=2,
+        )
+    return found
+
+
+def _moments(x: np.ndarray, network: MLP | Table) -> tuple[np.ndarray | None, np.ndarray]:
+    """Mean and standard deviation of each component of arrays; no mean where the network encodes its inputs itself."""
+    if isinstance(network, Table) or network.code is not None:
+        return None, np.ones(1)
+    scale = np.asarray(np.std(x, axis=0, dtype=np.float64))
+    return np.asarray(np.mean(x, axis=0, dtype=np.float64)), np.where(scale > 0, scale, 1.0)
 
 
 def _tabulated(

@@ -131,7 +131,8 @@ class UnitSize:
     def init(self, key: PRNGKeyArray, x: Any, num_out: int) -> UnitSizeParams:
         params = self.prior.init(key, x, num_out)
         values = jax.vmap(lambda row: self.prior.apply(params, row))(self._inputs(x))
-        return UnitSizeParams(params, jnp.sqrt(jnp.mean(values**2)))
+        size = jnp.sqrt(jnp.mean(values**2))
+        return UnitSizeParams(params, jnp.where(size > 0, size, 1.0))  # a draw that is zero everywhere remains so
 
     def apply(self, params: UnitSizeParams, x: Any) -> Array:
         return self.prior.apply(params.prior, x) / params.size

@@ -63,6 +63,11 @@ def build(settings: EnsembleSettings, task: TaskSpec) -> QLearner:
             f"prior_widths={settings.prior_widths} and prior_unit={settings.prior_unit} are for states and vectors, "
             f"and torso={settings.torso!r} sees images; pass none and False"
         )
+    if settings.torso != "none" and settings.shared_torso and settings.prior == "learned":
+        raise ValueError(
+            "prior='learned' is a function of images, and with shared_torso=True members see features of them; pass "
+            "shared_torso=False"
+        )
     if settings.torso != "none" and (settings.fourier_features > 0 or settings.squash_inputs):
         raise ValueError(
             f"fourier_features={settings.fourier_features} and squash_inputs={settings.squash_inputs} encode vectors, "

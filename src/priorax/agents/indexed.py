@@ -36,6 +36,8 @@ def build_hypermodel(settings: HypermodelSettings, task: TaskSpec) -> QLearner:
     network = network_of(settings, task)
     if isinstance(network, Dueling):
         network = dataclasses.replace(network, size=head_of(settings).size * (settings.index_dim + 1))
+    if settings.prior_widths == ():
+        raise ValueError("prior_widths=() leaves the prior of a hypermodel without features; pass at least one width")
     *hidden, last = settings.prior_widths or settings.widths or (20,)
     features = prior_network_of(dataclasses.replace(settings, prior_widths=None), task, tuple(hidden))
     prior = _prior(settings, task, UnitRows(features, last, settings.index_dim, settings.prior_activation))

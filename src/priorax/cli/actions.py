@@ -144,8 +144,10 @@ def _scale(command: Scale) -> int:
 
 
 def _distil(command: Distil) -> int:
+    from priorax.files import refuse_existing
     from priorax.training.distil import LANES, distil_run
 
+    refuse_existing(command.out, command.overwrite)
     say(f"{LANES * command.visits:,} observations, then {command.steps:,} optimiser steps")
     found = distil_run(
         command.run, directions=command.directions, visits=command.visits, steps=command.steps, seed=command.seed

@@ -255,6 +255,8 @@ class Distil:
     """Folder of a run."""
     out: Path = field(default_factory=lambda: Path("distilled.safetensors"))
     """File to write."""
+    overwrite: bool = False
+    """Whether the file may replace another one."""
     directions: int | None = None
     """Directions of the members' disagreement that are kept; 0: the mean alone; by default four, or as many as there
     are."""

@@ -10,7 +10,7 @@
 
 Optional members:
 
-- `num_states`: observations are state indices below it.
+- `num_states`: observations are state indices below it; with `end_state` the one after the last step equals it.
 - `action_bound`: actions are arrays of `num_actions` numbers between minus and plus this bound.
 - `inputs`: scale and structure of the components of an observation (`Inputs`). (The spaces of gymnax provide these
   three.)

@@ -117,6 +117,8 @@ class Interface:
     """Scale and structure of the components of an observation."""
     horizon: int | None = None
     """Maximum number of steps of an episode, if known."""
+    end_state: bool = False
+    """Whether the observation after the last step of an episode is the index `num_states`, as in DeepSea."""
 
     def batch(self, obs: Any) -> tuple[np.ndarray, bool]:
         """Convert observations to a batch, as the networks see them.
@@ -135,10 +137,12 @@ class Interface:
             raise ValueError("obs contains NaN or infinity; pass finite observations")
         if self.num_states is not None and not self.sight.one_hot:
             self._check_states(np.asarray(obs))
+            found = np.minimum(found, self.num_states - 1)  # no action matters after the end
         return (found[None], True) if found.shape == self.sight.frame_shape else (found, False)
 
     def _check_states(self, given: np.ndarray) -> None:
-        first, last = self.sight.first_state, self.sight.first_state + (self.num_states or 0) - 1
+        first = self.sight.first_state
+        last = first + (self.num_states or 0) - 1 + self.end_state
         wrong = given[(given != np.floor(given)) | (given < first) | (given > last)]
         if wrong.size:
             raise ValueError(
@@ -195,6 +199,7 @@ def interface_of(world: Any) -> Interface:
         getattr(world, "first_action", 0),
         num_states=getattr(world, "num_states", None),
         inputs=getattr(world, "inputs", UNKNOWN),
+        end_state=getattr(world, "end_state", False),
     )
 
 
@@ -218,6 +223,7 @@ def interface_of_environment(env: Any, params: Any) -> Interface | None:
         num_states=num_states(env),
         inputs=inputs_of(env),
         horizon=getattr(env, "horizon", None),
+        end_state=getattr(env, "end_state", False),
     )
 
 

@@ -25,11 +25,12 @@ from priorax.estimators.far_field import Anchors
 from priorax.estimators.inputs import TableInputs
 from priorax.estimators.out_of_bag import ROWS
 from priorax.estimators.standardising import as_given, extremes, moments, refuse_vanishing, standardised
+from priorax.family import FamilyMember, Learned
 from priorax.fitting import Fit, fit, start, train
 from priorax.heads import Head
 from priorax.networks import MLP, Network, Table, as_network
 from priorax.noise import as_noise, online
-from priorax.priors import Constant, Linear, RandomFourier
+from priorax.priors import Constant, Linear, RandomFourier, RandomSize, UnitSize
 
 PRIORS: dict[str, Network] = {"linear": Linear(), "fourier": RandomFourier(), "constant": Constant()}
 """Prior functions by name."""
@@ -38,7 +39,8 @@ PRIOR_SCALES = (0.3, 1.0, 3.0, 10.0)
 """Prior scales among which `prior_scale="auto"` chooses, in ascending order."""
 
 OURS = (MLP, Table, Linear, RandomFourier, Constant)
-"""Priors that see standardised X; any other is a custom prior and sees X as passed."""
+"""Priors that see standardised X, also inside `UnitSize` and `RandomSize`; any other is a custom prior and sees X as
+passed."""
 
 
 Compute = Callable[[Ensemble, BeliefState, Any], Sequence[Array]]
@@ -144,7 +146,15 @@ class PriorEnsemble(TableInputs):
             prior = {"network": own, **PRIORS}[one_of("prior", self.prior, ["network", *PRIORS])]
         else:
             prior = as_network(self.prior, "prior")
-        if prior is not None and not isinstance(self.prior, (str, *OURS)):  # custom priors see X as passed
+        inner = prior
+        while isinstance(inner, UnitSize | RandomSize):
+            inner = inner.prior
+        if self.standardize and (isinstance(inner, Learned) or isinstance(network, FamilyMember)):
+            raise ValueError(
+                "standardize=True does not go with a learned prior or its members, which are in the units of the past "
+                "tasks; pass standardize=False"
+            )
+        if prior is not None and not isinstance(inner, OURS):  # custom priors see X as passed
             network, prior = _Part(network, 0), _Part(prior, 1)
         network = self._finish(network)
         return Ensemble(

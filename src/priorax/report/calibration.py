@@ -84,7 +84,7 @@ class Calibration:
     log_loss: float
     """Mean negative log likelihood, in nats."""
     auc: float | None = None
-    """For classes: mean area under the ROC curves; None if it is undefined for a class."""
+    """For classes: mean area under the ROC curves of those that some but not all rows have; None if there are none."""
     classes: tuple[ClassScore, ...] = ()
     """For classes: the scores of each class."""
     brier: float | None = None

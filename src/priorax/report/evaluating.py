@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import is_classifier
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.pipeline import Pipeline
 
 from priorax.checks import fraction
@@ -48,10 +49,30 @@ def evaluate(model: Any, X: Any, y: Any, levels: Sequence[float] = (0.9,)) -> Ca
 
 
 def _last_step(model: Any, X: Any) -> tuple[Any, Any]:
-    """Take the last estimator of a pipeline, and what it gets of X: the pipeline hides how it predicts noise."""
-    while isinstance(model, Pipeline):
-        X, model = (model[:-1].transform(X) if len(model) > 1 else X), model[-1]
+    """Take the last estimator of a pipeline, or the best of a search, and what it gets of X: these hide its noise."""
+    while isinstance(model, Pipeline) or hasattr(model, "best_estimator_"):
+        if isinstance(model, Pipeline):
+            X, model = (model[:-1].transform(X) if len(model) > 1 else X), model[-1]
+        else:
+            model = model.best_estimator_
+    if isinstance(model, TransformedTargetRegressor):
+        raise TypeError(
+            "model=TransformedTargetRegressor predicts in units that its estimator does not know; evaluate "
+            "model.regressor_ on the transformed targets"
+        )
     return model, X
+
+
+def plain_mean(model: Any) -> float | None:
+    """Return what a baseline without features predicts.
+
+    Args:
+        model: A fitted regressor of this library.
+
+    Returns:
+        The mean of the training targets; None if it is not known, since they were not standardised.
+    """
+    return float(model.y_mean_[0]) if model.standardize else None
 
 
 def _numbers(model: Any, X: Any, y: np.ndarray, levels: Sequence[float]) -> Calibration:
@@ -71,7 +92,7 @@ def _numbers(model: Any, X: Any, y: np.ndarray, levels: Sequence[float]) -> Cali
     for level in levels:
         low, high = model.predict_interval(X, level)
         bounds.append((level, np.asarray(low), np.asarray(high)))
-    return of_numbers(y, said.mean, said.total, float(model.y_mean_[0]), bounds)
+    return of_numbers(y, said.mean, said.total, plain_mean(model), bounds)
 
 
 def _classes(model: Any, X: Any, y: np.ndarray) -> Calibration:

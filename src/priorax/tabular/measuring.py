@@ -12,6 +12,7 @@ from priorax.estimators.explaining import MAX_COLUMNS
 from priorax.estimators.out_of_bag import rows_for
 from priorax.report import calibration as calibrations
 from priorax.report.calibration import Calibration
+from priorax.report.evaluating import plain_mean
 from priorax.report.table_page import DoubtfulRow, TablePage
 from priorax.tabular.folder import Model
 from priorax.tabular.target import Target
@@ -85,8 +86,8 @@ def measure(model: Model, said: Uncertainty, truth: Target, interval: Interval |
         The calibration.
     """
     if model.classes is None:
-        mean = float(model.estimator.y_mean_[0])
-        return calibrations.of_numbers(truth.values, said.mean, said.total, mean, interval and [interval])
+        plain = plain_mean(model.estimator)
+        return calibrations.of_numbers(truth.values, said.mean, said.total, plain, interval and [interval])
     commonest = int(np.argmax(model.estimator.class_totals_[0]))
     return calibrations.of_classes(truth.values, said.mean, commonest, model.classes)
 

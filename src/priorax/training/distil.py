@@ -19,6 +19,7 @@ from scipy import stats
 
 from priorax.agents.deploy import Values, best
 from priorax.beliefs import Adam, Belief, BeliefState, Ensemble, Hypermodel
+from priorax.beliefs.wrapper import Wrapper
 from priorax.checks import checked_seed, positive_int
 from priorax.convnets import Convnet, Convolutions
 from priorax.envs import make_world
@@ -85,8 +86,8 @@ def distil_run(path: Path, *, visits: int = 1000, seed: int = 0, **options: Any)
         ValueError: If the agent has no belief over discrete actions, or an argument is out of range.
     """
     policy, run = load(path), resumed(path, {}, {})
+    _student(options.get("network"), _check(policy))  # before the work
     place = {name: run[name] for name in ("size", "game", "seed")}
-    _check(policy)
     with contextlib.closing(make_world(run["env"], LANES, **place, hold=run["changes"]["hold"])) as world:
         obs = visited(policy, world, visits, seed)
     return distil(policy, obs, seed=seed, **options)
@@ -239,6 +240,8 @@ def _targets(found: Values, directions: int) -> _Targets:
 
 def _student(network: Any, belief: Belief) -> Network:
     """Choose the architecture: that of the members, without the parts of a dueling network."""
+    while isinstance(belief, Wrapper):
+        belief = belief.base
     found: Any = getattr(belief, "network", None) if network is None else as_network(network)
     if network is None and isinstance(found, Dueling):
         found = found.network

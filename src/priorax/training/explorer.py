@@ -235,7 +235,8 @@ class Explorer:
         """
         backend = self.trainer.backend
         with replaced(Path(path)) as fresh:
-            files = RunFolder(fresh, self.trainer.setup.config, {"steps": self.steps})
+            setup = self.trainer.setup
+            files = RunFolder(fresh, setup.config, {"steps": self.steps}, setup.prior)
             with contextlib.closing(files):
                 files.append(self.history)
                 files.finish(backend.snapshot, len(self.history), {**self.trainer.setup.names, **self.summary()})

@@ -28,7 +28,7 @@ from tensorboardX.summary import scalar
 from priorax.files import BadFile, write_atomically
 from priorax.training.checkpoint import Checkpoints, Commit
 from priorax.training.records import Episode, Snapshot
-from priorax.training.run_files import PRIOR_FILE, keep_prior, read_config, read_episodes, read_prior, with_digest
+from priorax.training.run_files import PRIOR_FILE, keep_prior, read_config, read_episodes, with_digest
 from priorax.version import __version__
 
 FILES = ("run.json", "episodes.csv", "evaluations.csv", "result.json", "checkpoint", "tensorboard", PRIOR_FILE)
@@ -49,6 +49,7 @@ class RunFolder:
         path: Path,
         config: dict[str, Any],
         until: Mapping[str, Any],
+        prior: bytes | None = None,
         resume: bool = False,
         overwrite: bool = False,
         force: bool = False,
@@ -59,6 +60,7 @@ class RunFolder:
             path: The folder; it is locked for other processes until `close`.
             config: Configuration of the run.
             until: Length of the run; it may be longer on resume.
+            prior: The file of its learned prior; None if it has none.
             resume: Resume the run in the folder; otherwise the folder must not contain a run.
             overwrite: Remove the run in the folder first.
             force: Resume a run of another version of priorax, if its files have the same format.
@@ -68,8 +70,8 @@ class RunFolder:
             BadFile: If files are damaged.
         """
         self.path = path
-        self.prior = read_prior(config["settings"])  # before the old run, which may have it, is removed
-        config = with_digest(config, self.prior)
+        self.prior = prior
+        config = with_digest(config, prior)
         if resume:
             found = read_config(path)  # before the lock, which needs the folder
         with self._disk():

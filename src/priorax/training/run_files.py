@@ -75,7 +75,7 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def read_prior(chosen: Mapping[str, Any]) -> bytes | None:
-    """Read the file of a learned prior, of which a run and its workers get copies, so that they need no other files.
+    """Read the file of a learned prior when a run is set up; the run and its workers get copies and need no other file.
 
     Args:
         chosen: Hyperparameters by name.

@@ -16,7 +16,7 @@ from priorax.training.backends.host import HostBackend, build_for
 from priorax.training.backends.loop import prepare
 from priorax.training.backends.scan import ScanBackend
 from priorax.training.prior_scale import with_proposal, without_auto
-from priorax.training.run_files import describe_run
+from priorax.training.run_files import describe_run, read_prior
 
 BACKENDS = ("scan", "host", "ray")
 
@@ -49,6 +49,8 @@ class Setup(NamedTuple):
     """The backend, with agent and environment."""
     workers: Workers | None = None
     """Processes of the backend "ray"."""
+    prior: bytes | None = None
+    """The file of the learned prior as it was at the beginning; None if there is none."""
 
     @property
     def seed(self) -> int:
@@ -120,12 +122,17 @@ def set_up(
         "seed": seed,
     }
     if where == "scan":
-        return _in_scan(agent, env, names, preset, changes)
+        return _with_prior(_in_scan(agent, env, names, preset, changes))
     if where == "ray":
         from priorax.training.backends.ray import on_ray  # imported late: optional dependency
 
-        return on_ray(agent, env, names, preset, changes, workers or Workers())
-    return _on_host(agent, env, names, preset, changes)
+        return _with_prior(on_ray(agent, env, names, preset, changes, workers or Workers()))
+    return _with_prior(_on_host(agent, env, names, preset, changes))
+
+
+def _with_prior(made: Setup) -> Setup:
+    """Keep the file of the learned prior as the agent has it, whatever becomes of the file."""
+    return made._replace(prior=read_prior(dataclasses.asdict(made.settings)))
 
 
 def choose_backend(env: World, backend: str | None = None, workers: Workers | None = None) -> str:

@@ -315,7 +315,7 @@ def train(
         folder = None
         if out is not None:
             lengths = {"episodes": episodes, "steps": steps, **evaluations._asdict()}
-            folder = RunFolder(Path(out), setup.config, lengths, resume, overwrite, force)
+            folder = RunFolder(Path(out), setup.config, lengths, setup.prior, resume, overwrite, force)
             stack.callback(folder.close)
             if folder.checkpoints.last is not None:
                 trainer.restore(folder)

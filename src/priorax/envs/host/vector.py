@@ -128,6 +128,7 @@ class CompiledWorld:
         self.frame_dtype = np.dtype(seen.dtype)
         self.num_states: int | None = num_states(env)
         self.inputs = inputs_of(env)
+        self.end_state = bool(getattr(env, "end_state", False))
         self._key: PRNGKeyArray | None = None
         self._places = np.arange(self.num_envs)
         self._time = 0

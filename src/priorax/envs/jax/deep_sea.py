@@ -58,6 +58,11 @@ class DeepSea:
         return 2
 
     @property
+    def end_state(self) -> bool:
+        """Whether the observation after the last step is the index N*N."""
+        return self.observation == "index"
+
+    @property
     def num_states(self) -> int:
         return self.size * self.size
 
