@@ -332,7 +332,7 @@ def _draw_regression(axis: Any, rows: list[Row], measure: str) -> None:
     axis.set(xscale="log", yscale=scale, xlabel="points", ylabel={"likelihood": "log likelihood"}.get(measure, measure))
     axis.set_xticks(counts, [str(count) for count in counts])
     if measure == "error":
-        axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
     plain_ticks(axis.yaxis)
     axis.minorticks_off()
 
@@ -346,7 +346,8 @@ def _draw_sea(axis: Any, rows: list[Row]) -> None:
         axis.plot([float(np.mean(missed))] * 2, [i - 0.25, i + 0.25], color=color, lw=2.5)
     axis.set_yticks(range(len(names)), list(reversed(names)), fontsize=8)
     most = max((row["episodes"] for row in rows), default=1)
-    axis.set(xlabel="episodes without the treasure (bars: means)", xlim=(0, most * 1.03))
+    axis.set(xlim=(0, most * 1.03))
+    axis.set_xlabel("episodes without the treasure; bar: mean", fontsize=8)
 
 
 def summary(rows: list[Row]) -> list[tuple[str, ...]]:
