@@ -90,7 +90,8 @@ class Driver:
         """Number of updates that are due."""
         self.earned = chosen.updates / chosen.learn_every
         """Updates per action."""
-        self.slack = 2 * ROUNDS * chosen.lanes * self.earned * len(plans.rollouts)
+        self.slack = 1 + 2 * ROUNDS * chosen.lanes * self.earned * len(plans.rollouts)
+        """Updates that may be due or in the making; with less than one, none would ever be due."""
         self.least = least_in_shard(chosen, len(plans.shards))
         self.batches: deque[tuple[Call, Sampled]] = deque()
         self.newest: Sampled | None = None
