@@ -105,7 +105,7 @@ def main(words: list[str] | None = None) -> None:
         for actors in map(int, given.actors.split(",")):
             run = {"env": given.env, **game, "preset": "small", "set": " ".join(sorted(given.set))}
             run |= {"learn_every": every, "actors": actors}
-            if not any(run.items() <= row.items() for row in rows):
+            if not any(all(row.get(name, "") == value for name, value in run.items()) for row in rows):
                 rows.append(measure(run, given.seconds, changes))
                 write_rows(given.out, rows)
     for lines in (measured_beside_model(rows, *unit_costs()), costs_by_rate(rows, *unit_costs())):
