@@ -204,6 +204,16 @@ def deep_sea(budget: str = "full") -> str:
     return table([*lines, ("95% interval", *(f"{found.low:,.0f} to {found.high:,.0f}" for found in estimates))])
 
 
+@source("spread")
+def spread(name: str, method: str, where: str, form: str = ".2f", budget: str = "full") -> str:
+    """The spread of a method in figure 12, by number of examples, or in figure 13, by place, with its interval."""
+    found = rows(name, budget)
+    if name == "figure12":
+        return experiment(name).spread_at_data(found, method, int(where)).words(form)
+    place = dict(zip(("left", "data", "right"), experiment(name).PLACES, strict=True))[where]
+    return experiment(name).spread(found, method, place).words(form)
+
+
 def statistic(
     found: list[Row], column: str, how: str = "mean", each: str = "", tail: str = "", form: str = ",.0f"
 ) -> str:

@@ -26,6 +26,8 @@ STEPS = {"quick": 5000, "full": 20000}
 DRAWS = {"quick": 1, "full": 20}
 NOISE_STD = 0.5
 GRID = np.linspace(-2, 2, 121)
+SHOWN = 1.0
+"""Largest |x| in the picture, that of the data; beyond it some members extrapolate so far that nothing else is seen."""
 
 
 def data(seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -98,7 +100,7 @@ def figure(rows: list[Row]) -> Figure:
     x, y = data(0)
     for line, (name, title) in zip(axes, METHODS.items(), strict=True):
         for axis, n in zip(line, COUNTS, strict=True):
-            own = where(rows, method=name, n=n, kind="curve")
+            own = [row for row in where(rows, method=name, n=n, kind="curve") if abs(row["x"]) <= SHOWN]
             posterior(axis, own, [{"x": a, "mean": b} for a, b in zip(x[:n], y[:n], strict=True)])
             axis.set(title=f"{title}, n = {n:,}")
         line[0].set_ylabel("y")
