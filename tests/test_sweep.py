@@ -353,6 +353,20 @@ def test_drawing_alone_needs_rows(tmp_path):
         reproduce("figure3", "quick", tmp_path, draw_only=True)
 
 
+def test_rows_of_a_measurement_are_found_whatever_its_arguments_are_called(tmp_path):
+    made = Task("a", {"agent": "bsp", "seed": 0}, measured_with_an_agent)
+    path = tmp_path / "rows.csv"
+    rows = sweep.run_sweep("any", "quick", [[[made]]], path, lambda share, what: None)
+    assert [row["value"] for row in rows] == [3]
+    said = []
+    sweep.run_sweep("any", "quick", [[[made]]], path, lambda share, what: said.append(what))
+    assert said == ["1 of at most 1 runs"], "it is not run again"
+
+
+def measured_with_an_agent(agent, seed):
+    return [{"value": 3}]
+
+
 @pytest.mark.parametrize("module", [curves, novelty])
 def test_small_experiments_give_rows_and_pictures(module, monkeypatch):
     """One agent only, the one that is quickest to compile."""

@@ -267,7 +267,7 @@ class _Settings:
 
 def _completed(stored: Mapping[str, Any]) -> dict[str, Any]:
     """Add settings that did not exist when a row was made, at their defaults, which keep earlier behaviour."""
-    if "agent" not in stored:
+    if "measure" in stored:  # whatever its arguments are called
         return dict(stored)
     kind = agent_spec(stored["agent"]).settings
     defaults = {field.name: field.default for field in dataclasses.fields(kind)}
