@@ -1,10 +1,9 @@
-import importlib
 import stat
 
 import numpy as np
 import pytest
 
-from priorax.experiments import NAMES, reproduce
+from priorax.experiments import NAMES, experiment, reproduce
 from priorax.experiments.table1.measurements import multi_step
 from priorax.experiments.table1.table import CIRCLE, CROSS, PAPER, ROWS, THRESHOLDS, TICK, Threshold
 from priorax.report.plots import save_figure
@@ -36,7 +35,7 @@ def test_a_figure_is_drawn_from_rows_alone_and_to_the_byte(tmp_path):
     reproduce("figure2", "quick", tmp_path)
     rows = read_rows(tmp_path / "figure2_quick.csv")
     (tmp_path / "again").mkdir()
-    module = importlib.import_module("priorax.experiments.regression.figure2")
+    module = experiment("figure2")
     for path in save_figure(module.figure(rows), tmp_path / "again", "figure2_quick"):
         assert path.read_bytes() == (tmp_path / path.name).read_bytes()
 
@@ -50,7 +49,7 @@ def measured(module, keep=lambda item: True):
 @pytest.mark.parametrize("name", ["figure12", "figure13"])
 @pytest.mark.slow
 def test_the_regression_figures_show_what_the_paper_says(name, tmp_path):
-    module = importlib.import_module(f"priorax.experiments.{name}")
+    module = experiment(name)
     rows = measured(module)
     table = {row[0]: [float(cell.split()[0]) for cell in row[1:]] for row in module.summary(rows)[1:]}
     if name == "figure12":
@@ -75,7 +74,7 @@ def test_table_1_thresholds_mark_as_they_say():
 
 @pytest.mark.slow
 def test_table_1_measures_every_cell_of_exact_bayes(monkeypatch):
-    module = importlib.import_module("priorax.experiments.table1.table")
+    module = experiment("table1")
     monkeypatch.setattr(module, "ROWS", {"exact": ROWS["exact"]})
     monkeypatch.setitem(module.STEPS, "quick", 20)
     rows = measured(module, lambda item: item.measure is not None)
@@ -104,7 +103,7 @@ def invented_table(change=lambda row: row):
 
 def test_table_1_shows_marks_with_and_without_what_deep_sea_says(tmp_path):
     """Dropout is uncertain away from data, but does not learn DeepSea: one mark worse in the second form."""
-    module = importlib.import_module("priorax.experiments.table1.table")
+    module = experiment("table1")
 
     def change(row):
         return {"name": row["name"]} if row["name"] == "deep sea dropout" else row
@@ -120,7 +119,7 @@ def test_table_1_shows_marks_with_and_without_what_deep_sea_says(tmp_path):
 
 
 def test_table_1_a_collapsed_spread_is_a_cross_and_a_mark_near_its_threshold_is_not_firm():
-    module = importlib.import_module("priorax.experiments.table1.table")
+    module = experiment("table1")
 
     def change(row):
         if row.get("method") == "c51" and row["name"] == "multi step":
