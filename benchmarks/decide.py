@@ -9,7 +9,6 @@ continued.
 """
 
 import argparse
-import importlib.util
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,6 +23,7 @@ from priorax import PriorEnsembleClassifier, PriorEnsembleRegressor
 from priorax.caching import enable_compilation_cache
 from priorax.decide import Choice, Integer, Optimizer, Real, ThompsonSampler, query
 from priorax.decide.optimizer import default_model
+from priorax.doctor import is_installed
 from priorax.networks import MLP
 from priorax.priors import Linear
 from priorax.report.rows import read_rows, write_rows
@@ -155,7 +155,7 @@ def with_optuna(sampler: str) -> Run:
 
 
 def _needs(package: str) -> None:
-    if importlib.util.find_spec(package) is None:
+    if not is_installed(package):
         raise SystemExit(f"{package} is not installed, which the comparison needs: pip install 'priorax[peers]'")
 
 

@@ -57,8 +57,7 @@ def write_atomically(path: Path | str, content: bytes) -> None:
         FileNotFoundError: If the folder does not exist.
     """
     path = Path(path)
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"{path.parent} is not a folder; create it first or choose another path")
+    _check_folder(path)
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -70,6 +69,11 @@ def write_atomically(path: Path | str, content: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def _check_folder(path: Path) -> None:
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path.parent} is not a folder; create it first or choose another path")
 
 
 def refuse_existing(path: Path | str, overwrite: bool = False) -> None:
@@ -85,8 +89,7 @@ def refuse_existing(path: Path | str, overwrite: bool = False) -> None:
         IsADirectoryError: If it is a folder.
     """
     path = Path(path)
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"{path.parent} is not a folder; create it first or choose another path")
+    _check_folder(path)
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; pass the path of a file")
     if path.exists() and not overwrite:

@@ -21,6 +21,11 @@ class Wrapper(Belief):
         return self.base.head
 
     @property
+    def network(self) -> Any:
+        """The network of the wrapped belief, if it has one."""
+        return self.base.network
+
+    @property
     def num_outputs(self) -> int:
         return self.base.num_outputs
 

@@ -12,7 +12,7 @@ from priorax.agents import agent_spec
 from priorax.checks import positive_int
 from priorax.envs import environments, make_environment
 from priorax.experiments import Report, Result, prepare_folder
-from priorax.experiments.sweep import FIRST_SEED, hours, ladder, run_sweep
+from priorax.experiments.sweep import fresh_seeds, hours, ladder, run_sweep
 from priorax.report.learning_times import median_table, times_figure
 from priorax.report.looks import LOOKS, Look
 from priorax.report.plots import save_figure
@@ -64,7 +64,7 @@ def compare(
     prepare_folder(out)
     path = out / f"compare_{preset}.csv"
     ladders = [
-        ladder(agent, agent, sorted(set(sizes)), range(FIRST_SEED, FIRST_SEED + seeds), episodes, env, preset)
+        ladder(agent, agent, sorted(set(sizes)), fresh_seeds(seeds), episodes, env, preset)
         for agent in dict.fromkeys(agents)
     ]
     announce(

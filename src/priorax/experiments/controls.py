@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from priorax.analysis.parallel import Task
-from priorax.experiments.sweep import FIRST_SEED, task
+from priorax.experiments.sweep import fresh_seeds, task
 from priorax.report.intervals import mean_interval, median_interval
 from priorax.report.looks import LOOKS
 from priorax.report.plots import panels
@@ -68,12 +68,12 @@ def ladders(budget: str) -> list[Any]:
     """
     steps = STEPS[budget]
     found: list[Task] = []
-    for seed in range(FIRST_SEED, FIRST_SEED + SEEDS[budget]):
+    for seed in fresh_seeds(SEEDS[budget]):
         found += [_cartpole(name, name, seed, steps, "gymnasium", changes) for name, changes in BASELINES.items()]
         found.append(_cartpole(OURS, "eps_greedy", seed, steps, "tuned", SAME))
         found.append(Task(SB3, {"seed": seed, "steps": steps}, stable_baselines, needs="stable-baselines3"))
     for size in SIZES[budget]:
-        for seed in range(FIRST_SEED, FIRST_SEED + BOOT_DQN_SEEDS[budget]):
+        for seed in fresh_seeds(BOOT_DQN_SEEDS[budget]):
             arguments = {"size": size, "seed": seed, "episodes": BOOT_DQN_EPISODES[budget]}
             found.append(Task(BOOT_DQN, arguments, boot_dqn, needs="dm-haiku"))
             found.append(task("bsp", "bsp", size, seed, BOOT_DQN_EPISODES[budget]))
@@ -225,7 +225,7 @@ def figure(rows: list[Row]) -> Figure:
 
 
 def _label(name: str) -> str:
-    label = LOOKS[name].label.split(",")[0] if name in LOOKS else name
+    label = LOOKS[name].short if name in LOOKS else name
     return f"DQN, {name}" if name in (OURS, SB3) else label
 
 

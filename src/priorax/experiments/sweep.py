@@ -54,6 +54,18 @@ FIRST_SEED = 200
 """First seed of the runs that figures show; no setting was chosen on seeds from here on."""
 
 
+def fresh_seeds(count: int) -> range:
+    """List seeds on which no setting was chosen.
+
+    Args:
+        count: Number of seeds.
+
+    Returns:
+        The seeds, from `FIRST_SEED` on.
+    """
+    return range(FIRST_SEED, FIRST_SEED + count)
+
+
 def task(name: str, agent: str, size: int, seed: int, episodes: int, env: str = "deep_sea", **changes: Any) -> Task:
     """Define one run, up to learning or a number of episodes.
 

@@ -16,6 +16,11 @@ class Look(NamedTuple):
     line: str = "-"
     """Line style."""
 
+    @property
+    def short(self) -> str:
+        """The label without its addition."""
+        return self.label.split(",")[0]
+
 
 LOOKS: dict[str, Look] = {
     "bsp": Look("BSP: ensemble with priors", "#1f5fb4", "o"),

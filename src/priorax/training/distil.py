@@ -19,7 +19,6 @@ from scipy import stats
 
 from priorax.agents.deploy import Values, best
 from priorax.beliefs import Adam, Belief, BeliefState, Ensemble, Hypermodel
-from priorax.beliefs.wrapper import Wrapper
 from priorax.checks import checked_seed, positive_int
 from priorax.convnets import Convnet, Convolutions
 from priorax.envs import make_world
@@ -240,8 +239,6 @@ def _targets(found: Values, directions: int) -> _Targets:
 
 def _student(network: Any, belief: Belief) -> Network:
     """Choose the architecture: that of the members, without the parts of a dueling network."""
-    while isinstance(belief, Wrapper):
-        belief = belief.base
     found: Any = getattr(belief, "network", None) if network is None else as_network(network)
     if network is None and isinstance(found, Dueling):
         found = found.network

@@ -122,17 +122,14 @@ def set_up(
         "seed": seed,
     }
     if where == "scan":
-        return _with_prior(_in_scan(agent, env, names, preset, changes))
-    if where == "ray":
+        made = _in_scan(agent, env, names, preset, changes)
+    elif where == "ray":
         from priorax.training.backends.ray import on_ray  # imported late: optional dependency
 
-        return _with_prior(on_ray(agent, env, names, preset, changes, workers or Workers()))
-    return _with_prior(_on_host(agent, env, names, preset, changes))
-
-
-def _with_prior(made: Setup) -> Setup:
-    """Keep the file of the learned prior as the agent has it, whatever becomes of the file."""
-    return made._replace(prior=read_prior(dataclasses.asdict(made.settings)))
+        made = on_ray(agent, env, names, preset, changes, workers or Workers())
+    else:
+        made = _on_host(agent, env, names, preset, changes)
+    return made._replace(prior=read_prior(dataclasses.asdict(made.settings)))  # as the agent has it
 
 
 def choose_backend(env: World, backend: str | None = None, workers: Workers | None = None) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from priorax.experiments.sweep import FIRST_SEED, task
+from priorax.experiments.sweep import fresh_seeds, task
 from priorax.report.learning_times import seeds_of
 from priorax.report.plots import MEAN, panels
 from priorax.report.rows import Row
@@ -57,7 +57,7 @@ def ladders(budget: str) -> list[Any]:
     Returns:
         Ladders of tasks (`priorax.analysis.parallel`).
     """
-    seeds = range(FIRST_SEED, FIRST_SEED + SEEDS[budget])
+    seeds = fresh_seeds(SEEDS[budget])
     return [
         [[task(name, "bsp", SIZE[budget], seed, MOST_EPISODES[budget], **changes) for seed in seeds]]
         for name, changes in VARIANTS.items()

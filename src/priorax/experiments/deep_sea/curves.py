@@ -9,13 +9,13 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from priorax.envs.jax.deep_sea import DeepSea
-from priorax.experiments.sweep import FIRST_SEED, task
+from priorax.experiments.sweep import fresh_seeds, task
 from priorax.report.looks import LOOKS
 from priorax.report.plots import legend_below, panels
 from priorax.report.rows import Row, column, where
 from priorax.training.records import Result
 
-AGENTS = {name: (LOOKS[name].label.split(",")[0], LOOKS[name].color) for name in ("eps_greedy", "bsp")}
+AGENTS = {name: (LOOKS[name].short, LOOKS[name].color) for name in ("eps_greedy", "bsp")}
 """Labels and colours."""
 SIZE = 20
 EPISODES = {"quick": 400, "full": 1000}
@@ -31,7 +31,7 @@ def ladders(budget: str) -> list[Any]:
     Returns:
         Ladders of tasks (`priorax.analysis.parallel`).
     """
-    seeds = range(FIRST_SEED, FIRST_SEED + SEEDS[budget])
+    seeds = fresh_seeds(SEEDS[budget])
     runs = [task(agent, agent, SIZE, seed, EPISODES[budget]) for agent in AGENTS for seed in seeds]
     return [[[one.asking(stop_when_learned=False)]] for one in runs]
 

@@ -11,7 +11,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from priorax.experiments.deep_sea.search import chosen
-from priorax.experiments.sweep import FIRST_SEED, ladder
+from priorax.experiments.sweep import fresh_seeds, ladder
 from priorax.report.learning_times import median_table, times_figure
 from priorax.report.looks import LOOKS, Look
 from priorax.report.rows import Row
@@ -47,7 +47,7 @@ def ladders(budget: str) -> list[Any]:
     Returns:
         Ladders of tasks (`priorax.analysis.parallel`).
     """
-    seeds = range(FIRST_SEED, FIRST_SEED + SEEDS[budget])
+    seeds = fresh_seeds(SEEDS[budget])
     return [
         ladder(name, agent, SIZES[budget], seeds, MOST_EPISODES[budget], **changes)
         for name, (agent, changes) in variants(budget).items()

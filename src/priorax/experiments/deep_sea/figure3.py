@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from priorax.analysis.parallel import Task
 from priorax.experiments.deep_sea.search import chosen
-from priorax.experiments.sweep import FIRST_SEED, ladder
+from priorax.experiments.sweep import fresh_seeds, ladder
 from priorax.report.learning_times import median_table, times_figure
 from priorax.report.looks import looks_of
 from priorax.report.rows import Row
@@ -49,7 +49,7 @@ def seeds(budget: str, method: str, size: int) -> range:
         The seeds: in `full`, ten for BSP up to N=50, else five.
     """
     count = 2 if budget == "quick" else 10 if method == "bsp" and size <= 50 else 5
-    return range(FIRST_SEED, FIRST_SEED + count)
+    return fresh_seeds(count)
 
 
 def ladders(budget: str, methods: Sequence[str] = METHODS) -> list[Any]:

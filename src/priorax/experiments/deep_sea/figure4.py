@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from priorax.experiments.sweep import FIRST_SEED, ladder
+from priorax.experiments.sweep import fresh_seeds, ladder
 from priorax.report.plots import panels
 from priorax.report.rows import Row
 
@@ -41,7 +41,7 @@ def ladders(budget: str) -> list[Any]:
     Returns:
         Ladders of tasks (`priorax.analysis.parallel`).
     """
-    seeds = range(FIRST_SEED, FIRST_SEED + SEEDS[budget])
+    seeds = fresh_seeds(SEEDS[budget])
     return [
         ladder(
             method, method.split()[0], SIZES[budget], seeds, MOST_EPISODES[budget], **_changes(method, scale, members)

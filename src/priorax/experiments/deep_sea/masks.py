@@ -9,7 +9,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from priorax.experiments.sweep import FIRST_SEED, ladder
+from priorax.experiments.sweep import fresh_seeds, ladder
 from priorax.report.learning_times import median_table, times_figure
 from priorax.report.looks import LOOKS, Look
 from priorax.report.rows import Row
@@ -36,7 +36,7 @@ def ladders(budget: str) -> list[Any]:
     Returns:
         Ladders of tasks (`priorax.analysis.parallel`).
     """
-    seeds = range(FIRST_SEED, FIRST_SEED + SEEDS[budget])
+    seeds = fresh_seeds(SEEDS[budget])
     return [
         ladder(f"{label}, mask {mask:g}", agent, SIZES[budget], seeds, MOST_EPISODES[budget], mask_prob=mask, **changes)
         for label, (agent, changes) in AGENTS.items()

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from priorax.agents import settings
 from priorax.analysis.parallel import Task
-from priorax.experiments.sweep import FIRST_SEED
+from priorax.experiments.sweep import FIRST_SEED, fresh_seeds
 from priorax.report.looks import LOOKS
 from priorax.report.plots import legend_below, panels
 from priorax.report.rows import Row, column, where
@@ -76,7 +76,7 @@ def ladders(budget: str) -> list[Any]:
     Returns:
         Ladders of tasks (`priorax.analysis.parallel`).
     """
-    seeds = range(FIRST_SEED, FIRST_SEED + SEEDS[budget])
+    seeds = fresh_seeds(SEEDS[budget])
     return [
         [[Task(agent, {"agent": agent, "size": SIZE, "seed": seed, "episodes": EPISODES[budget]}, measure)]]
         for agent in AGENTS

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from priorax.experiments.sweep import FIRST_SEED, ladder
+from priorax.experiments.sweep import fresh_seeds, ladder
 from priorax.report.learning_times import seeds_of, time_words, times_figure
 from priorax.report.looks import looks_of
 from priorax.report.rows import Row, where
@@ -31,7 +31,7 @@ def ladders(budget: str) -> list[Any]:
     Returns:
         Ladders of tasks (`priorax.analysis.parallel`).
     """
-    seeds = range(FIRST_SEED, FIRST_SEED + SEEDS[budget])
+    seeds = fresh_seeds(SEEDS[budget])
     return [ladder(agent, agent, SIZES[budget], seeds, MOST_EPISODES[budget]) for agent in AGENTS]
 
 

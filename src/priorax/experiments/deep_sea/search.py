@@ -152,7 +152,7 @@ def figure(rows: list[Row]) -> Figure:
             axis.plot([every, some], [y, y], color=look.color, lw=1, alpha=0.6)
             axis.plot(some, y, "o", color=look.color, mfc="none", ms=3.5)
             axis.plot(every, y, "o", color=look.color, ms=3.5)
-    axis.set_yticks(range(len(methods)), [LOOKS[method].label.split(",")[0] for method in reversed(methods)], size=8)
+    axis.set_yticks(range(len(methods)), [LOOKS[method].short for method in reversed(methods)], size=8)
     most = max(row["most_episodes"] for row in rows)
     axis.set_xlabel(f"largest DeepSea learned in {most:,} episodes by all seeds (full) and by any (hollow)")
     axis.set_xticks(sorted({0, *(row["size"] for row in rows)}))

@@ -23,7 +23,7 @@ from priorax.report.rows import Row, where
 
 AGENTS = ("bsp plain", "bsp", "eps_greedy", "d4pg", "bs", "ensemble")
 """In the order of their runs; those that take less time come first."""
-LOOKS = {name: (ALL_LOOKS[name].label.split(",")[0], ALL_LOOKS[name].color) for name in AGENTS}
+LOOKS = {name: (ALL_LOOKS[name].short, ALL_LOOKS[name].color) for name in AGENTS}
 PLAIN = {
     "fourier_features": 0,
     "fourier_grouped": 0.0,

@@ -125,7 +125,7 @@ def figure(rows: list[Row]) -> Figure:
                 alpha=1 if strong else 0.5,
             )
         axis.set(xlabel="episode", yscale="log")
-        axis.set_title(f"{LOOKS[agent].label.split(',')[0]}\nbest: {words(chosen)}", size=7)
+        axis.set_title(f"{LOOKS[agent].short}\nbest: {words(chosen)}", size=7)
     axes[0, 0].set_ylabel("rewarded decisions so far, plus one")
     return drawing
 

@@ -63,6 +63,7 @@ class RayBackend:
         self.learner = Learner(agent, world.reset(0)[0], names["seed"], devices=chosen.devices)
         self.seen, self.since = Distinct(), Since()
         self.driver: Driver | None = None
+        self.prior = read_prior(dataclasses.asdict(chosen))  # once: workers have the learner's, whatever becomes of it
         self.plans = self._plans()
         self._stack = contextlib.ExitStack()
         self._stack.callback(world.close)
@@ -72,9 +73,8 @@ class RayBackend:
         chosen, names, (actors, shards, _, timeout) = self.chosen, self.names, self.workers
         env, game, size, seed = (names[each] for each in ("env", "game", "size", "seed"))
         since, half = self.since.rounds, timeout / 2  # an actor can still tell in time that its shard does not answer
-        prior = read_prior(dataclasses.asdict(chosen))
         rollouts = [
-            RolloutPlan(names["agent"], chosen, env, game, size, seed, i, actors, i // shards, since, half, prior)
+            RolloutPlan(names["agent"], chosen, env, game, size, seed, i, actors, i // shards, since, half, self.prior)
             for i in range(actors)
         ]
         assert self.agent.replay is not None
